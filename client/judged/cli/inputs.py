@@ -37,8 +37,7 @@ from judged.evaluation.labels import read_inclusion
 _LINE = "{query, expected_text, retrieved_text}"
 _CONTEXT_FIELDS = "id query expected_text expected_alternatives retrieved_text system_model"
 _ANSWER_FIELDS = (
-    "item_id id query answer other_answer references negative_references contexts sources_used "
-    "confidence system_model"
+    "item_id id query answer other_answer references contexts sources_used confidence system_model"
 )
 LABEL = "relevant"
 
@@ -87,14 +86,10 @@ def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None
 
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
-    """One answer of a file, the number of its line, and what no request holds.
-
-    That is the model that the line names, and the answer's negative references.
-    """
+    """One answer of a file, the number of its line, and the model that it names."""
 
     number: int
     item: AnswerItem
-    negatives: Sequence[str]
     system_model: str | None
 
 
@@ -119,7 +114,7 @@ class AnswerFile:
         return {r"items\[(\d+)\]\.(.+)": place}
 
 
-def read_answers(path: str, *, with_negatives: bool = False) -> AnswerFile:
+def read_answers(path: str) -> AnswerFile:
     """Return the answers of a file, or of standard input for "-". Raises FileError.
 
     An answer without an id goes by the number of its line.
@@ -134,16 +129,10 @@ def read_answers(path: str, *, with_negatives: bool = False) -> AnswerFile:
             item_id,
             f"item {item_id!r} was on line {{}} already; give each line its own 'item_id'",
         )
-        against = line.texts("negative_references")
-        if against and not with_negatives:
-            raise line.error(
-                "has 'negative_references', which no rubric reads; see judged texts -m "
-                "semantic_similarity"
-            )
         line.text("query"), line.text("answer")  # which an AnswerItem may do without
         item = line.read(AnswerItem, item_id=item_id)
         model = line.optional_text(SYSTEM_MODEL)
-        found.lines.append(AnswerLine(line.line or 0, item, against, model))
+        found.lines.append(AnswerLine(line.line or 0, item, model))
     return found
 
 

@@ -15,7 +15,6 @@ from judged.evaluation.answer_comparison import (
     AnswerSimilarity,
     CandidateAnswer,
     ComparedAnswers,
-    NearNegative,
     answer_similarity,
     compare_answers,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "Evaluator",
     "FileError",
     "MissingText",
-    "NearNegative",
     "Progress",
     "Query",
     "QueryResult",

@@ -3,8 +3,8 @@
 - Several systems' answers to the same queries are compared two by two. A language model is shown
   each pair in both orders, since models favour a place: ScoreAnswers by a rubric that shows
   `answer` and `other_answer`. What it prefers goes to RankSystems.
-- The judge `semantic` compares the embeddings of answers, references and negative references: the
-  similarity of an answer is the best cosine over its references, 0 where that is negative.
+- The judge `semantic` compares embeddings: the similarity of an answer is the best cosine over its
+  references, 0 where that is negative.
 """
 
 from __future__ import annotations
@@ -161,31 +161,15 @@ def compare_answers(
 
 
 @dataclass(frozen=True, slots=True)
-class NearNegative:
-    """An answer that is at least as close to a negative reference as to any reference.
-
-    `item` and `negative` are places, from 0; both similarities are in [0, 1].
-    """
-
-    item: int
-    negative: int
-    similarity: float
-    to_references: float
-
-
-@dataclass(frozen=True, slots=True)
 class AnswerSimilarity:
-    """The similarity of each answer, as a metric, and the answers that are near a negative.
+    """The similarity of each answer, as a metric.
 
-    `with_negatives` counts the answers that have negative references; `truncated` those of which
-    only the beginning was compared, since a text is longer than the model's window. Of an answer
-    that is compared with words that the model does not know, `unread` counts one; where it knows
-    none the value is NaN, and `without_value` counts one.
+    `truncated` counts the answers of which only the beginning was compared, since a text is longer
+    than the model's window. Of an answer that is compared with words that the model does not know,
+    `unread` counts one; where it knows none the value is NaN, and `without_value` counts one.
     """
 
     metric: MetricResult
-    negatives: Sequence[NearNegative]
-    with_negatives: int
     truncated: int
     judge: JudgeIdentity
     unread: int = 0
@@ -194,29 +178,24 @@ class AnswerSimilarity:
 
 def answer_similarity(
     items: Sequence[TextItem],
-    negatives: Sequence[Sequence[str]] = (),
     *,
     client: Client,
     judge: Judge | str = "semantic",
     interval: IntervalOptions | None = None,
     timeout: float | None = None,
 ) -> AnswerSimilarity:
-    """Return how close answers are to their references; `negatives` has a list for each item.
+    """Return how close answers are to their references.
 
-    Raises InvalidArgument for an item without references, for another number of `negatives`, and
-    where a comparison failed; else as `Client.judge` and `Client.compute_metrics` do.
+    Raises InvalidArgument for an item without references, and where a comparison failed; else as
+    `Client.judge` and `Client.compute_metrics` do.
     """
     given = need_each(items, "items", (TextItem,), "TextItem")
-    if negatives and len(negatives) != len(given):
-        rule = f"has {len(negatives)} entries for {len(given)} items"
-        raise InvalidArgument.of_field("negatives", rule)
     for place, item in enumerate(given):
         if not item.references:
             raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")
-    against = negatives or [()] * len(given)
     groups = [
-        QueryGroup("", [*item.references, *some], [item.hypothesis], str(place))
-        for place, (item, some) in enumerate(zip(given, against, strict=True))
+        QueryGroup("", item.references, [item.hypothesis], str(place))
+        for place, item in enumerate(given)
     ]
     verdicts = client.judge(groups, judge, timeout=timeout)
     unknown = {p for p, e in verdicts.errors.items() if e.reason == "UNSUPPORTED_TEXT"}
@@ -224,24 +203,13 @@ def answer_similarity(
         rule = f"could not be compared: {verdicts.errors[place].message}"
         raise InvalidArgument.of_field(f"items[{bisect(verdicts.offsets, place) - 1}]", rule)
     values: list[float] = []
-    near: list[NearNegative] = []
-    with_negatives = truncated = unread = 0
-    for place, (item, (first, last)) in enumerate(
-        zip(given, pairwise(verdicts.offsets), strict=True)
-    ):
-        scores = [math.nan if p in unknown else verdicts.score[p] for p in range(first, last)]
-        n = len(item.references)
-        best = max((score for score in scores[:n] if not math.isnan(score)), default=math.nan)
-        values.append(best)
+    truncated = unread = 0
+    for first, last in pairwise(verdicts.offsets):
+        scores = [verdicts.score[place] for place in range(first, last) if place not in unknown]
+        values.append(max(scores, default=math.nan))
         flags = Flag(reduce(or_, verdicts.flags[first:last]))
-        with_negatives += len(scores) > n
         truncated += Flag.TRUNCATED in flags
-        unread += Flag.UNKNOWN_TOKENS in flags or any(map(math.isnan, scores))
-        near += [
-            NearNegative(place, index, score, best)
-            for index, score in enumerate(scores[n:])
-            if score >= best
-        ]
+        unread += Flag.UNKNOWN_TOKENS in flags or len(scores) < last - first
     known = {str(place): value for place, value in enumerate(values) if not math.isnan(value)}
     [mean] = client.compute_metrics(
         [METRIC],
@@ -255,6 +223,4 @@ def answer_similarity(
         interval=mean.interval,
     )
     missing = len(values) - len(known)
-    return AnswerSimilarity(
-        *(metric, near, with_negatives, truncated, verdicts.judge, unread, missing)
-    )
+    return AnswerSimilarity(metric, truncated, verdicts.judge, unread, missing)

@@ -202,7 +202,6 @@ def evaluate_answers(
     concurrency: int = 4,
     asking: Asking | None = None,
     system_models: str | Sequence[str] = (),
-    strict: bool = False,
     timeout: float = 3600.0,
     progress: Progress | None = None,
 ) -> AnswerEvaluation:
@@ -218,8 +217,7 @@ def evaluate_answers(
     `timeout` is about the scoring.
     `progress` is called with (done, in all), where each answer counts as one, and so does each
     score. `system_models`, and an attribute `system_model` of the system, name the language models
-    that answer: where one of their family is to score, there is a warning, CircularJudging; with
-    `strict`, InvalidArgument at `rubrics`.
+    that answer: where one of their family is to score, there is a warning, CircularJudging.
 
     Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
     belongs to other questions or can't be written, and what `Client.score_answers` raises: before
@@ -235,7 +233,7 @@ def evaluate_answers(
     # What the server would refuse is known before the system is asked: that costs time and money.
     unanswered = [_item(question, _PLACEHOLDER) for question in questions]
     client.estimate_scores(unanswered, scored_by, asking=asking)
-    _check_models(info, scored_by, asking, models_of(system, system_models), strict=strict)
+    _check_models(info, scored_by, asking, models_of(system, system_models))
     done = 0
 
     def count(n: int = 1) -> None:
@@ -281,8 +279,6 @@ def _check_models(
     rubrics: Sequence[Rubric],
     asking: Asking | None,
     systems: Sequence[str],
-    *,
-    strict: bool,
 ) -> None:
     """Refuse models that can't be asked; tell of those that would judge themselves."""
     asked = list(judging_models(info, rubrics))
@@ -295,7 +291,7 @@ def _check_models(
                 reason="PROVIDER_NOT_CONFIGURED",
                 metadata={"model": model.name},
             )
-    tell_circular(systems, asked, "rubrics", strict=strict)
+    tell_circular(systems, asked)
 
 
 def _item(question: Question, answer: Answer) -> AnswerItem:

@@ -30,7 +30,6 @@ from typing import Any, Generic, TypeVar
 
 from judged._files import FileError, Record, read_bytes, writing
 from judged._transport.primitives import async_on_thread
-from judged.errors import InvalidArgument
 from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo
 
 
@@ -57,26 +56,20 @@ def check_circular(
     info: ServerInfo,
     judge: Judge | str | None,
     system_models: str | Iterable[str],
-    *,
-    strict: bool = False,
 ) -> None:
     """Warn with CircularJudging where a judge asks a model of a system, or one of its family.
 
     `info` is the server's, as `Client.server_info` returns it; `system_models` are the names of the
-    language models that made the texts. The server's default judge is meant by None. With `strict`
-    it is no warning: raises InvalidArgument at `judge`. The Evaluators do so by themselves.
+    language models that made the texts. The server's default judge is meant by None. Evaluations do
+    so by themselves; `warnings.simplefilter("error", CircularJudging)` makes them end there.
     """
     asked = judge if isinstance(judge, Judge) else Judge(judge or "")
-    tell_circular(system_models, judging_models(info, [asked]), "judge", strict=strict)
+    tell_circular(system_models, judging_models(info, [asked]))
 
 
-def tell_circular(
-    systems: str | Iterable[str], models: Iterable[ChatModelInfo], field: str, *, strict: bool
-) -> None:
-    """Warn of every pair of related models; with `strict` raise InvalidArgument for the first."""
+def tell_circular(systems: str | Iterable[str], models: Iterable[ChatModelInfo]) -> None:
+    """Warn of every pair of related models."""
     for remark in circular_remarks(models_of(None, systems), models):
-        if strict:
-            raise InvalidArgument.of_field(field, remark)
         warnings.warn(remark, CircularJudging, stacklevel=4)
 
 

@@ -77,7 +77,6 @@ class Evaluator:
         resume: Path | str | None = None,
         asking: Asking | None = None,
         system_models: str | Sequence[str] = (),
-        strict: bool = False,
         timeout: float = 3600.0,
         progress: OnProgress | None = None,
     ) -> EvaluationResult:
@@ -102,8 +101,7 @@ class Evaluator:
 
         `system_models` are the language models that made what is judged; those that Results or an
         attribute `system_model` of the retriever name count too. Where one of them or of its family
-        is to judge, there is a warning, CircularJudging; with `strict`, InvalidArgument before
-        anything is asked.
+        is to judge, there is a warning, CircularJudging, before anything is asked.
         """
         if not dataset.queries:
             raise InvalidArgument.of_field("dataset", "holds no queries")
@@ -121,7 +119,7 @@ class Evaluator:
             self.evaluate_groups(nothing, metrics, judge, options, asking=asking, timeout=timeout)
         models = models_of(source, system_models)
         if models and not isinstance(judge, RecordedJudge):
-            check_circular(self._client.server_info(), judge, models, strict=strict)
+            check_circular(self._client.server_info(), judge, models)
         if isinstance(source, Mapping):
             results = _given(source, k)
             warnings = [*join_warnings(dataset, results)]

@@ -71,14 +71,12 @@ class TestSimilarity:
             "query": "q",
             "answer": "The library has forty seats.",
             "references": ["There are forty seats in the library.", "Forty."],
-            "negative_references": ["The museum opens at noon."],
         },
         {
             "item_id": "wrong",
             "query": "q",
             "answer": "The museum opens at noon.",
             "references": ["Books may be kept for four weeks."],
-            "negative_references": ["unrelated words", "The museum opens at noon."],
         },
     )
 
@@ -100,19 +98,14 @@ class TestSimilarity:
         done = judged.fine("texts", "one.jsonl", "-m", "semantic_similarity")
         assert done.stdout.splitlines()[2].split() == ["semantic_similarity", "-", "0"]
 
-    def test_answers_near_a_negative_are_flagged(self, judged: Commands):
+    def test_the_closer_answer_has_the_greater_value(self, judged: Commands):
         judged.write("a.jsonl", self.lines)
         command = ["texts", "a.jsonl", "-m", "token_f1", "-m", "semantic_similarity"]
         done = judged(*command, "--interval", "t", "--json", "a.json")
         assert done.returncode == 0, done.stderr
-        assert "1 of 2 answers nearer a negative reference" in done.stdout
         found = judged.read("a.json")
         assert list(found["metrics"]) == ["token_f1", "semantic_similarity"]
         right, wrong = (found["per_query"][name]["semantic_similarity"] for name in
                         ("right", "wrong"))  # fmt: skip
         assert 0 <= wrong < right <= 1
         assert found["metrics"]["semantic_similarity"]["interval"] is not None
-        [near] = found["negatives"]["near"]
-        assert (near["item_id"], near["negative"]) == ("wrong", 1)
-        assert near["similarity"] == pytest.approx(1, abs=1e-5)
-        assert near["to_references"] == wrong

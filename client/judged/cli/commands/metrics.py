@@ -53,7 +53,7 @@ from judged.cli.output import (
     say,
 )
 from judged.cli.server import ResultCommand
-from judged.cli.tables import describe_counts, fields_but, means_table, per_query_table
+from judged.cli.tables import describe_counts, means_table, per_query_table
 from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answer_comparison import METRIC, AnswerSimilarity
 from judged.evaluation.result import count_warnings, interval_warnings
@@ -170,7 +170,7 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
     def run(self, out: Output) -> Document:
         """Measure, and report."""
         gates = Gates(self, self.metric)
-        read = read_answers(self.answers, with_negatives=METRIC in self.metric)
+        read = read_answers(self.answers)
         n, made = len(read.lines), self.how_sure()
         texts = [TextItem(item.answer, item.references) for item in read.items]
         by_words = [name for name in self.metric if name != METRIC]
@@ -181,10 +181,7 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
                     by_words, texts, per_item=True, interval=made
                 )
             if METRIC in self.metric:
-                negatives = [line.negatives for line in read.lines]
-                similarity = answer_similarity(
-                    texts, negatives, client=server.client, interval=made
-                )
+                similarity = answer_similarity(texts, client=server.client, interval=made)
         found = {
             one.name: MetricResult(
                 *(one.name, one.mean if one.n else None, one.n, None, None, one.signature),
@@ -192,7 +189,7 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
             )
             for one in measured
         }
-        told, document = [plural(n, "answer")], dict[str, object]()
+        told = [plural(n, "answer")]
         out.warn(*_unread_warnings(measured, similarity, n))
         if similarity is not None:
             found[METRIC] = similarity.metric
@@ -201,22 +198,13 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
                 some = of_all(similarity.truncated, n, "answer")
                 why = "a text is longer than the model's window"
                 out.warn(f"{some} compared by the beginning alone: {why}")
-            if similarity.with_negatives:
-                near_one = len({one.item for one in similarity.negatives})
-                some = of_all(near_one, similarity.with_negatives, "answer")
-                told.append(f"{some} nearer a negative reference than any reference")
-                near = [
-                    {"item_id": read.items[one.item].item_id, **fields_but(one, "item")}
-                    for one in similarity.negatives
-                ]
-                document["negatives"] = {"answers": similarity.with_negatives, "near": near}
         table = MetricTable(
             [found[name] for name in self.metric],
             [item.item_id for item in read.items],
             MetricCounts(queries=n, evaluated=n),
         )
         out.warn(*interval_warnings(table, made))
-        return {**show_means(self, out, table, gates, told), **document}
+        return show_means(self, out, table, gates, told)
 
 
 def _unread_warnings(
