@@ -11,7 +11,7 @@ MEANT: dict[str, str] = {
     r"--code-quality q.json": "Refused before anything is compared or written.",
     r"judged validate dataset.json --json -: stdout.warnings": "Each command that takes --strict "
     "has its warnings in the document.",
-    r"commands/help \d+: judged-server --help": "Limits of requests stand last.",
+    r"commands/help \d+: judged-server( tenants)? --help": "Limits of requests stand last.",
     r"answer_equivalence .*errors.*code: 3 -> 9": "A fault's code follows from its reason.",
     r"entries for \d+ (document|rating|metric|value)": "Columns of different lengths are told of "
     "alike.",

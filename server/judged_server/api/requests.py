@@ -15,8 +15,7 @@ that the contract does not know.
 
 **Memory.** A request takes several times its size: its bytes, the message, the texts, what a judge
 makes of them; and each of its fields takes objects. What does not fit is rejected at once with
-RetryInfo, since an unbounded queue makes every answer late. Small requests have room that large
-ones can't use up.
+RetryInfo, since an unbounded queue makes every answer late.
 
 A sender may hold twice what it leaves free, for a weight of 1: two thirds of the room if alone, two
 fifths beside another that does as much. So whatever its calls wait for, such as a slow provider,
@@ -67,8 +66,6 @@ FIELD_BYTES = 128
 """and that each field takes beside: 53 to 118 were measured of shapes with the shortest texts."""
 SMALL_MEMORY = 1 << 19
 """What a request of 64 KiB takes at most, but for one of more than 1,500 fields."""
-LARGE_SHARE = 0.75
-"""Of the room, for requests above SMALL_MEMORY."""
 HELD_TO_FREE = 2.0
 """How much a sender of weight 1 may hold for each byte that is free."""
 _RETRY_AFTER_S = 0.25
@@ -184,7 +181,6 @@ class Admission:
         self.process = process or Memory()
         self.pending_bytes = 0
         """The memory of all requests in work."""
-        self._large = 0
         self._waiting = 0
         self._held: Counter[str] = Counter()
 
@@ -204,17 +200,12 @@ class Admission:
     def admit(self, memory: int, sender: Sender = ANYBODY) -> ExitStack:
         """Hold the memory of a request for the length of a `with`, or until `close`.
 
-        A large one is always admitted when no other large one is in work, a small one when nothing
-        is. Raises Overloaded when it doesn't fit.
+        One of any size is admitted when nothing is in work. Raises Overloaded when it doesn't fit.
         """
         self.check_pressure(memory)
-        large = memory > SMALL_MEMORY
-        used, free = self.pending_bytes, float(self.max_pending_bytes - self.pending_bytes)
-        if large:
-            used = self._large
-            free = min(free, self.max_pending_bytes * LARGE_SHARE - used)
+        free = self.max_pending_bytes - self.pending_bytes
         share = HELD_TO_FREE * sender.weight * (free - memory)
-        if used and self._held[sender.name] + memory > share:
+        if self.pending_bytes and self._held[sender.name] + memory > share:
             raise errors.Overloaded(
                 "there is no room for a request of this size beside those in work; send it again "
                 "later, or less at once",
@@ -234,8 +225,7 @@ class Admission:
         leaves no room even if nothing else is in work, and where those that wait hold as much as
         may be in work.
         """
-        room = self.max_pending_bytes * (LARGE_SHARE if memory > SMALL_MEMORY else 1)
-        share = HELD_TO_FREE * sender.weight * (room - kept - memory)
+        share = HELD_TO_FREE * sender.weight * (self.max_pending_bytes - kept - memory)
         alone = kept > 0 and kept + memory > share
         self._waiting += memory
         try:
@@ -254,8 +244,6 @@ class Admission:
         self._held[sender.name] += sign * memory
         if not self._held[sender.name]:
             del self._held[sender.name]
-        if memory > SMALL_MEMORY:
-            self._large += sign * memory
 
 
 @dataclass(eq=False, slots=True)

@@ -1,6 +1,6 @@
 """The work of one model: a queue for all calls in flight, and the threads that do what is in it.
 
-* What is let in, and who gives way, is up to `scheduling.fairness`, which also says how large an
+* What is let in is up to `scheduling.fairness`, which also says how large an
   interactive call may be; a larger one is batch work.
 * Senders take turns by tokens, and interactive work goes first (`scheduling.fairness`). While
   workers are busy with batch work one more worker, the express one, takes interactive work at once.
@@ -157,7 +157,7 @@ class WorkQueue:
     Safe for threads, by one lock that is never held while a model runs.
     """
 
-    def __init__(self, admission: Admission[Call], batch_tokens: int = 0) -> None:
+    def __init__(self, admission: Admission, batch_tokens: int = 0) -> None:
         """Cut batches of at most `batch_tokens`, or BATCH_TOKENS when it is 0."""
         self._batch_tokens = batch_tokens or BATCH_TOKENS
         self._admission = admission
@@ -172,8 +172,7 @@ class WorkQueue:
     def submit(self, call: Call) -> None:
         """Take a call in, once its texts were read; its waiter is woken when all have ended.
 
-        Calls that must give way to it are woken with Overloaded. Raises Overloaded or
-        DeadlineTooShort, or RuntimeError when the queue is closed.
+        Raises Overloaded or DeadlineTooShort, or RuntimeError when the queue is closed.
         """
         call.windows.reverse()  # of windows of one length the first is taken first
         call.windows.sort(key=lambda window: window.length)
@@ -186,8 +185,7 @@ class WorkQueue:
                 settle(call.waiter, None, None)
                 return
             call.sender = self._admission.sender(call.sender, call.cost)
-            for victim in self._admission.admit(call, time.monotonic()):
-                self._end(victim, self._admission.overloaded(victim))
+            self._admission.admit(call, time.monotonic())
             self._calls.add(call)
             self._waiting_tokens += call.cost
             self._ready.put(call, call.sender)
@@ -273,8 +271,6 @@ class WorkQueue:
         senders = self._ready.interactive if express else self._ready.turn()
         batch: list[Window] = []
         while (call := senders.first()) is not None:
-            if not batch and self._admission.is_late(call, time.monotonic()):
-                self._end(call, self._admission.overloaded(call))
             tokens = call.fill(batch, budget)
             self._waiting_tokens -= tokens
             if tokens and not call.begun:

@@ -60,7 +60,7 @@ class ModelEmbedder:
         self._cache = cache
         self._tokenizer = tokenizer
         resource = replace(MODEL, most=max_queued_tokens)
-        self._admission: Admission[Call] = Admission(resource, max_delay_s)
+        self._admission = Admission(resource, max_delay_s)
         self._queue = WorkQueue(self._admission, batch_tokens)
         self._workers = Workers(
             card.name, self._queue, tokenizer, session, cache.put, report_unhealthy

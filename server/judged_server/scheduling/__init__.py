@@ -1,1 +1,1 @@
-"""Whose work is done next, how much is let in, and what gives way when that is too much."""
+"""Whose work is done next, and how much is let in."""

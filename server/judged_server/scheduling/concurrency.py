@@ -77,7 +77,7 @@ class FairThreads:
         self._threads = ThreadPoolExecutor(most_begun, thread_name_prefix=name)
         self._most_begun = most_begun
         self._at_once = at_once
-        self.admission: Admission[_Work] = Admission(resource)
+        self.admission = Admission(resource)
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: FairQueue[_Work] = FairQueue(TURN_S)
@@ -96,8 +96,7 @@ class FairThreads:
         sender = self.admission.sender(SENDER.get(), cost)
         mine = _Work(work, future, sender, cost, deadline)
         with self._lock:
-            for victim in self.admission.admit(mine, self._clock()):
-                self._refuse(victim)
+            self.admission.admit(mine, self._clock())
             self._waiting.put(mine, sender)
             self._begin_next()
         try:
@@ -112,8 +111,6 @@ class FairThreads:
     def _begin_next(self) -> None:
         """Let what waits run, as long as there is room."""
         while self._running < self._at_once and (work := self._waiting.first()) is not None:
-            if not work.gone and self.admission.is_late(work, self._clock()):
-                self._refuse(work)
             if work.gone and not work.begun:
                 self._waiting.take(0.0)
                 continue
@@ -126,12 +123,6 @@ class FairThreads:
                 work.begun = True
                 self._begun += 1
                 self._threads.submit(self._work, work)
-
-    def _refuse(self, work: _Work) -> None:
-        """Take work out that has not begun, and tell its caller."""
-        self.admission.left(work)
-        work.gone = True
-        settle(work.future, None, self.admission.overloaded(work))
 
     def _work(self, work: _Work) -> None:
         """Do all of it, on a thread of its own."""

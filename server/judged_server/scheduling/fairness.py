@@ -1,18 +1,17 @@
-"""Fairness: senders take turns, and what is too much is refused or gives way.
+"""Fairness: senders take turns, and what is too much is refused.
 
-How much work is let in, and which call gives way when that is too much:
+How much work is let in:
 
 Work has a cost, estimated from the length of texts in tokens or characters, and is turned into time
 by the rate at which it was just done. A call counts whole until it ends: what is done of it makes
 no other call quicker.
 
-* Interactive calls together wait and run for at most `max_delay_s`. Beyond that, the newest call
-  that has not begun of the sender with most work for its weight gives way: a sender below its share
-  is let in even when there is none. So a busy sender may use all that is idle, and no more than its
-  share of what is not.
+* Interactive calls together wait and run for at most `max_delay_s`. Beyond that a sender is let in
+  as long as it has less than its share of that time. So a busy sender may use all that is idle, and
+  keeps nobody out.
 * Batch calls wait as long as their deadlines allow, up to the resource's `most` together.
 * A call whose deadline comes before its work would be done, by what its sender has in work and by
-  how many share, is refused at once; one whose turn comes too late, then.
+  how many share, is refused at once.
 * What has nothing to do takes a call of any size.
 
 Not safe for threads: who uses it holds a lock around every call.
@@ -26,7 +25,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from judged_server.errors import DeadlineTooShort, Overloaded
@@ -214,13 +212,6 @@ class Work(Protocol):
     sender: Sender
     deadline: float | None
 
-    @property
-    def begun(self) -> bool:
-        """Whether any of it has been done: then it gives way to nobody."""
-        ...
-
-
-Call = TypeVar("Call", bound=Work)
 
 _SETTLED = 20
 """Pieces of work of which the rate is the mean; later it follows the newest ones slowly."""
@@ -228,20 +219,20 @@ _SHORTEST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
 
 
 @dataclass(slots=True)
-class _Share(Generic[Call]):
-    """What one sender has in work in one class, and its calls, the oldest first."""
+class _Share:
+    """What one sender has in work in one class."""
 
     weight: float
     cost: int = 0
-    calls: deque[Call] = field(default_factory=deque)
+    calls: int = 0
 
 
 @dataclass(slots=True)
-class _Class(Generic[Call]):
+class _Class:
     """What is in work in one class, in all and by sender."""
 
     cost: int = 0
-    shares: dict[str, _Share[Call]] = field(default_factory=dict)
+    shares: dict[str, _Share] = field(default_factory=dict)
 
     def weight_beside(self, sender: Sender) -> float:
         """Return the weights of all who share with a sender, its own included."""
@@ -249,7 +240,7 @@ class _Class(Generic[Call]):
         return sum(others) + sender.weight
 
 
-class Admission(Generic[Call]):
+class Admission:
     """Counts work by class and sender, and refuses what would be too much.
 
     `max_delay_s` may be set while it is used; `rate` is what is done in a second, by estimate.
@@ -259,8 +250,8 @@ class Admission(Generic[Call]):
         self._resource = resource
         self.max_delay_s = max_delay_s
         self.rate = resource.rate
-        self._interactive: _Class[Call] = _Class()
-        self._batch: _Class[Call] = _Class()
+        self._interactive = _Class()
+        self._batch = _Class()
         self._batches = 0
 
     @property
@@ -278,35 +269,36 @@ class Admission(Generic[Call]):
         """For the work of all interactive calls."""
         return min(self.max_delay_s * self.rate, self._resource.most)
 
-    def _class_of(self, call: Call) -> _Class[Call]:
+    def _class_of(self, call: Work) -> _Class:
         return self._batch if call.sender.is_batch else self._interactive
 
-    def admit(self, call: Call, now: float) -> list[Call]:
-        """Let a call in; return the calls that must give way to it, and are counted until they do.
+    def admit(self, call: Work, now: float) -> None:
+        """Let a call in.
 
         Raises Overloaded, or DeadlineTooShort when the call would be late even if nothing else were
         there.
         """
         cost, of = call.cost, self._class_of(call)
         share = of.shares.get(call.sender.name) or _Share(call.sender.weight)
-        victims: list[Call] = []
         left_s = self.time_left(call, now)
         if cost and self.cost:
             own = share.cost + cost
             if left_s is not None and self._finish_s(call, own) > left_s:
-                raise self.overloaded(call)
-            if not call.sender.is_batch:
-                victims = self._make_room(call, own)
-            elif self.cost + cost > self._resource.most:
-                raise self.overloaded(call)
+                raise self._overloaded(call)
+            if call.sender.is_batch:
+                has_room = self.cost + cost <= self._resource.most
+            else:
+                part = call.sender.weight / of.weight_beside(call.sender)
+                has_room = of.cost + cost <= self._room or own <= self._room * part
+            if not has_room:
+                raise self._overloaded(call)
         of.shares[call.sender.name] = share
         share.weight = call.sender.weight  # the newest is what the operator has set last
         share.cost += cost
-        share.calls.append(call)
+        share.calls += 1
         of.cost += cost
-        return victims
 
-    def time_left(self, call: Call, now: float) -> float | None:
+    def time_left(self, call: Work, now: float) -> float | None:
         """Return how many seconds a call has, None for any number or while the rate is unknown.
 
         Raises DeadlineTooShort when it would be late even if nothing else were there.
@@ -318,21 +310,15 @@ class Admission(Generic[Call]):
             raise DeadlineTooShort(call.cost / self.rate, max(0.0, left_s))
         return left_s
 
-    def left(self, call: Call) -> None:
+    def left(self, call: Work) -> None:
         """Forget a call that has ended or gone."""
         of = self._class_of(call)
         share = of.shares[call.sender.name]
-        share.calls.remove(call)
+        share.calls -= 1
         share.cost -= call.cost
         of.cost -= call.cost
         if not share.calls:
             del of.shares[call.sender.name]
-
-    def is_late(self, call: Call, now: float) -> bool:
-        """Say whether a call that has not begun can't be done any more before its deadline."""
-        if call.deadline is None or not self._batches or call.begun:
-            return False
-        return now + call.cost / self.rate > call.deadline
 
     def measured(self, cost: float, seconds: float, workers: int, *, full: bool) -> None:
         """Learn the rate from what one worker did of the work, by estimate.
@@ -347,47 +333,17 @@ class Admission(Generic[Call]):
             self._batches = min(self._batches + 1, _SETTLED)
             self.rate += (rate - self.rate) / self._batches
 
-    def _make_room(self, call: Call, own: int) -> list[Call]:
-        """Return the calls that give way to an interactive one. Raises Overloaded.
-
-        The newest of whoever has most for its weight goes first; `own` is what the call's sender
-        would have.
-        """
-        of, sender = self._interactive, call.sender
-        excess = of.cost + call.cost - self._room
-        if excess <= 0:
-            return []
-        heavier: list[tuple[float, Call]] = []
-        for name, share in of.shares.items():
-            load = share.cost / share.weight
-            for each in reversed(share.calls) if name != sender.name else ():
-                if load <= own / sender.weight:
-                    break
-                if not each.begun:
-                    heavier.append((load, each))
-                    load -= each.cost / share.weight
-        victims: list[Call] = []
-        for _, each in sorted(heavier, key=itemgetter(0), reverse=True):
-            if excess > 0:
-                victims.append(each)
-                excess -= each.cost
-        if excess > 0 and own > self._room * sender.weight / of.weight_beside(sender):
-            raise self.overloaded(call)
-        return victims
-
-    def _finish_s(self, call: Call, own: int) -> float:
+    def _finish_s(self, call: Work, own: int) -> float:
         """Return how long a call would take, waiting included, where senders share by weight."""
         of, sender = self._class_of(call), call.sender
         alike = own * of.weight_beside(sender) / sender.weight
         ahead = min(of.cost + call.cost, alike)
-        if sender.is_batch and self._interactive.cost > self._room / 2:
-            ahead *= BATCH_TURNS
-        elif sender.is_batch:
+        if sender.is_batch:
             ahead += self._interactive.cost
         return ahead / self.rate
 
-    def overloaded(self, call: Call) -> Overloaded:
-        """Return the error of a call that is not let in, gave way, or had its turn too late.
+    def _overloaded(self, call: Work) -> Overloaded:
+        """Return the error of a call that is not let in.
 
         How much waits is the work of all tenants, so the error does not tell.
         """
