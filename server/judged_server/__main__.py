@@ -126,8 +126,7 @@ def build_parser() -> argparse.ArgumentParser:
 def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Return what the command line says.
 
-    Raises SettingsError for a flag that is no setting, and for a setting behind a command: argparse
-    would complain of the word after the one, and call the other unrecognized.
+    Raises SettingsError for a flag that is no setting: argparse would name the word after it.
     """
     parser = build_parser()
     flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public list
@@ -136,16 +135,7 @@ def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
         if flag.startswith("--") and flag not in flags:
             hint = errors.did_you_mean(flag, flags, "judged-server --help lists them")
             raise SettingsError(f"{flag} is no setting; {hint}")
-    arguments, unread = parser.parse_known_args(argv)
-    for word in unread:
-        if (flag := word.partition("=")[0]) in flags:
-            raise SettingsError(
-                f"{flag} is a setting: write it before {arguments.command}, as in judged-server "
-                f"{flag} ... {arguments.command}"
-            )
-    if unread:
-        parser.error(f"unrecognized arguments: {' '.join(unread)}")
-    return arguments
+    return parser.parse_args(argv)
 
 
 def main() -> None:

@@ -78,9 +78,8 @@ CUT_SHORT_S = 0.5
 SWITCH_S = 0.001
 """How long a thread that runs Python keeps the event loop waiting: large JSON is read for seconds.
 Small calls beside four callers of 3.5 MB of it took 175 ms by Python's 5 ms, and 57 by this."""
-_CUT_SHORT_S = 2.0
-"""The longest that a drain takes once a second signal has come."""
 _LOOK_EVERY_S = 1.0
+REPLIES_MEMORY_BYTES = 64 << 20
 
 _log = Logger("server")
 
@@ -113,7 +112,6 @@ class App:
         self._admission = Admission(settings.max_pending_bytes, self._memory)
         receiver = Receiver(self._admission, settings.max_message_bytes)
         self._interceptor = CallInterceptor(settings, receiver)
-        self._hurry = asyncio.Event()
         self._watches: list[asyncio.Task[None]] = []
         self._health = Health(tuple(service.full_name for service in CONTRACT))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,9 +135,7 @@ class App:
         self._directory = None
         if settings.tenants is not None:
             self._directory = FileDirectory(settings.tenants, offerings.check)
-        self._idempotent_calls = IdempotentCalls(
-            settings.request_id_memory_bytes, settings.request_id_grace_s
-        )
+        self._idempotent_calls = IdempotentCalls()
         servicer = Servicer(
             offerings,
             Estimator(model_caller, self._budgets.currency),
@@ -174,7 +170,7 @@ class App:
         if settings.port_file is not None:
             _write_port_file(settings.port_file, self.address)
         work = [
-            watch_loop(settings.stall_exit_s),
+            watch_loop(),
             self._memory.run(self._admission.is_idle),
         ]
         if self._certificates is not None or self._directory is not None:
@@ -188,26 +184,10 @@ class App:
             **{name: str(port.address) for name, port in self._ports.items()},
             version=version("judged"),
             pid=os.getpid(),
-            **self._in_force(),
         )
 
-    def _in_force(self) -> dict[str, object]:
-        """Return what an operator wants to know of a server that has just begun."""
-        embedding = None
-        with suppress(errors.JudgedError):
-            card = self._embedders.get("").card
-            embedding = f"{card.name}, {card.precision} by {card.execution_provider}"
-        chat = () if self._chat_models is None else self._chat_models.listed()
-        return {
-            "tls": self._certificates is not None,
-            "tenants": None if self._directory is None else len(self._directory.tenants.by_name),
-            "embedding_model": embedding,
-            "language_models": [each.card.name for each in chat if not each.unavailable],
-            "changed_settings": self._settings.changed(),
-        }
-
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then drain; a second one cuts the drain short.
+        """Serve until SIGTERM or SIGINT, then drain; a second one ends the process at once.
 
         So does SIGHUP where standard error is a terminal, which then was closed; else it does
         nothing. SIGUSR1 writes the stacks of all threads to standard error.
@@ -236,11 +216,8 @@ class App:
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
             _log.warning("drain cut short")
-            self._hurry.set()
-            await asyncio.wait({drain}, timeout=_CUT_SHORT_S)
-            if not drain.done():
-                self._remove_files()
-                os._exit(1)  # a thread holds the drain up; whoever signals twice does not wait
+            self._remove_files()
+            os._exit(1)
         again.cancel()
         await drain
         # All is done; an impatient signal must not turn the exit status into a failure.
@@ -256,13 +233,9 @@ class App:
         """
         self._health.drain()
         self._interceptor.drain()
-        waits = {
-            asyncio.create_task(self._interceptor.wait_quiet()),
-            asyncio.create_task(self._hurry.wait()),
-        }
-        await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._interceptor.wait_quiet()
         await self._interceptor.cut_short(CUT_SHORT_S)
         await self._services.close(DRAIN_TIMEOUT_S)
         for port in self._ports.values():
@@ -509,8 +482,7 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
     """Return the cache of replies that the settings ask for; none where no model can be asked."""
     if settings.llm_config is None or settings.llm_cache == "off":
         return None
-    memory_bytes, ttl_s = settings.llm_cache_memory_bytes, settings.llm_cache_ttl_s
-    return ReplyCache(memory_bytes, ttl_s, _kept(settings, REPLIES))
+    return ReplyCache(REPLIES_MEMORY_BYTES, settings.llm_cache_ttl_s, _kept(settings, REPLIES))
 
 
 def _kept(settings: Settings, kind: Kind) -> KeptRows | None:
@@ -534,6 +506,5 @@ def _otlp_export(settings: Settings) -> OtlpExport | None:
         raise SettingsError(
             f"otlp_endpoint: {error.name} is not installed; run: pip install 'judged[server,otel]'"
         ) from None
-    endpoint, ratio = settings.otlp_endpoint, settings.otlp_sample_ratio
-    telemetry.tracer = export = OtlpExport(endpoint, version("judged"), sample_ratio=ratio)
+    telemetry.tracer = export = OtlpExport(settings.otlp_endpoint, version("judged"))
     return export

@@ -45,10 +45,8 @@ HIGH_SHARE, CRITICAL_SHARE = 0.85, 0.95
 LOOK_EVERY_S = 0.25
 WORTH_TRIMMING_BYTES = 32 << 20
 """Growth since the last trim below which none is tried: one takes some 10 ms of a core."""
-FOLLOW_UP_LOOKS = 16
-"""After so many idle looks (4 s) a trim is followed by another: replies that were still being sent
-at the first are freed by then, and their memory would stay until the next burst."""
 UNLIMITED = 1 << 62
+STALL_EXIT_S = 30.0
 BEAT_S = 0.25
 WORTH_LOGGING_S = 0.5
 LOG_EVERY_S = 10.0
@@ -200,7 +198,6 @@ class MemoryWatch(Memory):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._after_trim = resident_bytes()
-        self._until_follow_up = 0
 
     async def run(self, is_idle: Callable[[], bool]) -> None:
         """Look until cancelled; `is_idle` says that no request is in work."""
@@ -211,15 +208,10 @@ class MemoryWatch(Memory):
     async def look(self, idle: bool) -> None:
         """Note the pressure; trim when that is worth it, or when memory is short."""
         before, held = self.pressure, self._note()
-        follows = idle and self._until_follow_up == 1
-        if idle and self._until_follow_up:
-            self._until_follow_up -= 1
         grown = held - self._after_trim > WORTH_TRIMMING_BYTES
-        if (grown and (idle or self.pressure > Pressure.NONE)) or follows:
+        if grown and (idle or self.pressure > Pressure.NONE):
             await asyncio.to_thread(trim_heap)
             self._after_trim = held = self._note()
-            if grown:
-                self._until_follow_up = FOLLOW_UP_LOOKS
         if self.pressure > before:
             _log.warning("short of memory", resident=held, limit=self._limit)
 
@@ -230,16 +222,13 @@ class MemoryWatch(Memory):
         return held
 
 
-async def watch_loop(exit_s: float) -> None:
-    """Watch how late the event loop is until cancelled.
-
-    A process whose loop stands for `exit_s` seconds is ended; 0: never.
-    """
+async def watch_loop(exit_s: float = STALL_EXIT_S) -> None:
+    """Watch how late the event loop is until cancelled; end a process whose loop stands so long."""
     armed = logged = 0.0
     try:
         while True:
             now = time.monotonic()
-            if exit_s and now - armed > BEAT_S:
+            if now - armed > BEAT_S:
                 # Of C and without Python's lock: it ends a process whose lock nobody lets go.
                 faulthandler.dump_traceback_later(exit_s, exit=True, file=sys.stderr)
                 armed = now

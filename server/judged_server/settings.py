@@ -8,7 +8,6 @@ a setting are warned about, not refused: they may be of others.
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,6 @@ from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 
 PREFIX = "JUDGED_"
 _YEAR_S = 365 * 86_400
-_USER = re.compile(r"//[^/@]*@")
 
 
 MAX_ID_BYTES = 1024
@@ -132,8 +130,6 @@ class Settings(BaseSettings, Limits):
     """HOST:PORT of this machine for /metrics, /healthz and /readyz, by HTTP"""
     otlp_endpoint: str | None = None
     """base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans"""
-    otlp_sample_ratio: float = Field(1.0, ge=0, le=1)
-    """share of calls whose spans are sent; callers may decide first"""
     http_listen: str | None = None
     """HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, beside gRPC"""
     tenants: Path | None = None
@@ -150,8 +146,6 @@ class Settings(BaseSettings, Limits):
     """TOML file with the providers and models of the llm judge"""
     llm_cache: Literal["disk", "memory", "off"] = "disk"
     """where replies of language models are kept: disk is memory and a file"""
-    llm_cache_memory_bytes: int = Field(64 << 20, ge=0)
-    """bytes of replies in memory"""
     llm_cache_disk_bytes: int = Field(1 << 30, ge=16 << 20)
     """bytes of replies on disk"""
     llm_cache_dir: Path | None = None
@@ -182,9 +176,6 @@ class Settings(BaseSettings, Limits):
     """folder of stored vectors; default: the user's cache"""
     grace_s: float = Field(25, ge=0, le=3600)
     """seconds calls may finish after SIGTERM"""
-    stall_exit_s: float = Field(30, ge=0, le=3600)
-    """seconds a held up event loop stands until the process ends with status 1 and its stacks
-    are logged; 0 = never"""
     default_deadline_s: float = Field(30, gt=0, le=_YEAR_S)
     """seconds for calls that set no deadline"""
     max_unary_deadline_s: float = Field(600, gt=0, le=_YEAR_S)
@@ -200,10 +191,6 @@ class Settings(BaseSettings, Limits):
     """seconds interactive calls may wait for an embedding model, or for judging by texts"""
     max_pending_bytes: int = Field(256 << 20, ge=1 << 20)
     """request bytes in work before calls are turned away"""
-    request_id_memory_bytes: int = Field(64 << 20, ge=0)
-    """bytes of replies kept for calls that are sent again"""
-    request_id_grace_s: float = Field(10.0, ge=0.0, le=600.0)
-    """seconds a call with a request_id goes on without callers, for them to return"""
     max_chunks_in_flight: int = Field(8, ge=1, le=256)
     """chunks one stream works on"""
 
@@ -226,14 +213,6 @@ class Settings(BaseSettings, Limits):
         if value is not None and value.exists() and not value.is_dir():
             raise ValueError(f"{value} is a file; name a folder")
         return value
-
-    def changed(self) -> dict[str, object]:
-        """Return the settings that differ from their defaults; of URLs no user and no password."""
-        given = self.model_dump(mode="json", exclude_defaults=True)
-        return {
-            name: _USER.sub("//", value) if isinstance(value, str) else value
-            for name, value in given.items()
-        }
 
     @classmethod
     def settings_customise_sources(
@@ -287,8 +266,6 @@ def _said(kind: str, message: str, name: str) -> str:
     """Return what is wrong with a setting, in our words where pydantic's don't help."""
     if kind != "extra_forbidden":
         return message.removeprefix("Value error, ")
-    if name in {"providers", "models"}:
-        return "is no setting, but of a file of language models, which llm_config names"
     hint = did_you_mean(name, Settings.model_fields)
     return f"is no setting; {hint}" if hint else "is no setting"
 

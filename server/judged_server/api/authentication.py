@@ -112,24 +112,17 @@ def load(files: CertificateFiles) -> Loaded:
             f"private_key {files.private_key}: is not the key of {files.certificate}; name two "
             "files that belong together"
         )
-    now, begins, ends = datetime.now(UTC), own.not_valid_before_utc, own.not_valid_after_utc
-    if now >= ends:
+    ends = own.not_valid_after_utc
+    if datetime.now(UTC) >= ends:
         raise SettingsError(f"{certificate}: ended at {ends:%F %T} UTC; renew it")
-    if now < begins:
-        raise SettingsError(
-            f"{certificate}: begins at {begins:%F %T} UTC, and here it is {now:%F %T}; set this "
-            "machine's clock, or wait"
-        )
     authorities = None
     if files.client_ca is not None:
         client_ca = f"client_ca {files.client_ca}"
-        authorities, signers = _parsed(
+        authorities, _ = _parsed(
             files.client_ca,
             read_chain,
             f"{client_ca}: is no PEM certificate; name those that sign clients'",
         )
-        if all(each.not_valid_after_utc <= now for each in signers):
-            raise SettingsError(f"{client_ca}: has ended, so no client would be let in; renew it")
     configuration = grpc.ssl_server_certificate_configuration([(key, chain)], authorities)
     return Loaded(configuration, ends)
 

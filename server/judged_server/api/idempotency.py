@@ -29,6 +29,10 @@ Answer = TypeVar("Answer", bytes, Verdicts, AnswerScore)
 
 KEPT_S = 600.0
 """How long an answer is kept from when it was there."""
+MOST_BYTES = 64 << 20
+"""Of all answers that are kept."""
+GRACE_S = 10.0
+"""How long a call goes on without callers, for them to return."""
 ENTRY_BYTES = 1_000
 """What a kept answer takes beside its own bytes."""
 
@@ -76,8 +80,8 @@ class IdempotentCalls:
 
     def __init__(
         self,
-        most_bytes: int,
-        grace_s: float = 0.0,
+        most_bytes: int = MOST_BYTES,
+        grace_s: float = GRACE_S,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -13,7 +13,6 @@ import asyncio
 import itertools
 import secrets
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
@@ -114,14 +113,10 @@ class CallInterceptor:
 
     def recheck(self, directory: FileDirectory) -> None:
         """End the calls in work whose credential does not count any more."""
-        ended: Counter[str] = Counter()
         for call in self._calls.values():
             if call.identity is None or call.ended_by or directory.counts(call.identity):
                 continue
             call.stop(revoked())
-            ended[call.tenant.name] += 1
-        for tenant, calls in ended.items():
-            _log.info("calls ended", tenant=tenant, calls=calls)
 
     def handlers(
         self,

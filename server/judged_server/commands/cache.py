@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 from judged_server.settings import Settings, SettingsError, cache_folder
-from judged_server.store.kept_rows import DAMAGED, REPLIES, SIDE_FILES, KeptRows, Selection
+from judged_server.store.kept_rows import DAMAGED, REPLIES, SIDE_FILES, KeptRows
 
 BUSY_S = 10.0
 """How long a server that runs may hold the file before this gives up."""
-
-_RUBRIC = re.compile(r"([^@]+)(?:@(\d{1,9}))?")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,23 +22,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     cache = commands.add_parser("cache", help="show and purge stored replies of language models")
     actions = cache.add_subparsers(dest="action", required=True)
     actions.add_parser("show", help="count the stored replies by rubric and model")
-    purge = actions.add_parser(
+    actions.add_parser(
         "purge",
-        help="delete stored replies",
-        description="Deletes the replies that fit all flags given. Servers that run on the same "
-        "folder hold some of them in memory until they are restarted.",
+        help="delete every stored reply",
+        description="Deletes every reply. Servers that run on the same folder hold some of them "
+        "in memory until they are restarted.",
     )
-    purge.add_argument("--rubric", metavar="ID[@VERSION]", help="replies to this rubric")
-    # The setting `model` names the embedding model; this is another one.
-    purge.add_argument("--model", dest="purged_model", metavar="NAME", help="replies of this model")
-    purge.add_argument("--all", action="store_true", help="every reply")
 
 
 def manage_cache(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the cache commands; return the exit status. Raises SettingsError."""
     folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
     if arguments.action == "purge":
-        return _purge(_selection(arguments), folder, settings)
+        return _purge(folder, settings)
     return _show(folder, settings)
 
 
@@ -61,12 +54,12 @@ def _show(folder: Path, settings: Settings) -> int:
     return 0
 
 
-def _purge(selection: Selection, folder: Path, settings: Settings) -> int:
+def _purge(folder: Path, settings: Settings) -> int:
     file = _open(folder, settings)
     if file is None:
         print(f"no replies are stored in {folder}")
         return 0
-    deleted = file.purge(selection)
+    deleted = file.purge()
     file.close()
     if deleted is not None and not _drop_damaged(folder):
         deleted = None
@@ -93,22 +86,6 @@ def _open(folder: Path, settings: Settings) -> KeptRows | None:
     if not (folder / REPLIES.name).is_file():
         return None
     return KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes, 0, BUSY_S)
-
-
-def _selection(arguments: argparse.Namespace) -> Selection:
-    if arguments.all:
-        if arguments.rubric is not None or arguments.purged_model is not None:
-            raise SettingsError("cache purge: --all is every reply; drop --rubric and --model")
-        return Selection()
-    if arguments.rubric is None and arguments.purged_model is None:
-        raise SettingsError("cache purge: say which, by --rubric or --model, or say --all")
-    if arguments.rubric is None:
-        return Selection(model=arguments.purged_model)
-    match = _RUBRIC.fullmatch(arguments.rubric)
-    if match is None:
-        raise SettingsError("cache purge: --rubric is ID or ID@VERSION, as retrieval_match@1")
-    version = None if match[2] is None else int(match[2])
-    return Selection(match[1], version, arguments.purged_model)
 
 
 def _replies(n: int) -> str:

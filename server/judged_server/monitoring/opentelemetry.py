@@ -24,7 +24,6 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
@@ -53,7 +52,7 @@ class OtlpExport:
     Implements the Tracer of `telemetry`. A slow collector, or none, costs spans, never calls.
     """
 
-    def __init__(self, endpoint: str, version: str, *, sample_ratio: float = 1.0) -> None:
+    def __init__(self, endpoint: str, version: str) -> None:
         """Send to an OTLP/HTTP receiver, http://127.0.0.1:4318 say. Raises SettingsError."""
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -62,11 +61,8 @@ class OtlpExport:
                 "http://127.0.0.1:4318 say"
             )
         resource = Resource.create({"service.name": "judged", "service.version": version})
-        self._spans = TracerProvider(
-            resource=resource,
-            sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
-            shutdown_on_exit=False,
-        )
+        # Which calls are sent is up to its variables, OTEL_TRACES_SAMPLER and its argument.
+        self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
         spans = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", session=_session())
         self._spans.add_span_processor(BatchSpanProcessor(spans, **_BATCHES))
         self._tracer = self._spans.get_tracer("judged_server", version)

@@ -1,7 +1,7 @@
 """The metrics of a server, as Prometheus reads them, and the port where it does.
 
 Labels are bounded: methods, codes, reasons, stages and caches by the contract, models and providers
-by their configuration, tenants by MOST_TENANTS.
+and tenants by their configuration.
 """
 
 from __future__ import annotations
@@ -25,10 +25,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from judged_server.address import Address, AddressError
 from judged_server.http_server import Port, wrong_host
-
-MOST_TENANTS = 200
-OTHER = "other"
-"""The label of tenants beyond those."""
 
 _LONG = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 _SHORT = (0.0001, 0.0003, *_LONG[:-2])
@@ -89,7 +85,6 @@ class PrometheusMetrics:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._readings = readings
-        self._tenants: set[str] = set()
         self._figures: dict[str, Counter | Histogram] = {}
         for name, (text, labels, buckets) in FIGURES.items():
             made = partial(Histogram, buckets=buckets) if buckets else Counter
@@ -102,13 +97,7 @@ class PrometheusMetrics:
         """Add to a counter, or to the distribution of a time."""
         metric = self._figures[figure]
         if labels:
-            names = FIGURES[figure].labels
-            metric = metric.labels(
-                *(
-                    self._bounded(label) if name == "tenant" else label
-                    for name, label in zip(names, labels, strict=True)
-                )
-            )
+            metric = metric.labels(*labels)
         if isinstance(metric, Counter):
             metric.inc(value)
         else:
@@ -126,13 +115,6 @@ class PrometheusMetrics:
             for each, value in read().items():
                 family.add_metric([each] if label else [], value)
             yield family
-
-    def _bounded(self, tenant: str) -> str:
-        if tenant not in self._tenants:
-            if len(self._tenants) >= MOST_TENANTS:
-                return OTHER
-            self._tenants.add(tenant)
-        return tenant
 
 
 class MonitoringPort(Port):

@@ -75,10 +75,6 @@ _TALLY = """
 SELECT rubric, version, model, count(*), sum(length(payload)), min(created), max(created)
 FROM kept GROUP BY rubric, version, model ORDER BY 1, 2, 3
 """
-_PURGE = """
-DELETE FROM kept WHERE rubric = ifnull(?, rubric) AND version = ifnull(?, version)
-AND model = ifnull(?, model)
-"""
 
 _OPENING = threading.Lock()
 Result = TypeVar("Result")
@@ -127,14 +123,6 @@ class Row(NamedTuple):
     def checksum(self) -> int:
         """CRC-32 over all of it, types included."""
         return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
-
-
-class Selection(NamedTuple):
-    """Which replies: those that fit all that is given; None fits every one."""
-
-    rubric: str | None = None
-    version: int | None = None
-    model: str | None = None
 
 
 class Tally(NamedTuple):
@@ -274,12 +262,12 @@ class KeptRows:
         """Return what is stored, by rubric, version and model."""
         return [Tally(*row) for row in self._rows(_TALLY)]
 
-    def purge(self, selection: Selection) -> int | None:
-        """Delete replies, overwriting them; return how many, None if the file can't be written."""
+    def purge(self) -> int | None:
+        """Delete all rows, overwriting them; return how many, None if the file can't be written."""
 
         def delete(db: sqlite3.Connection) -> int:
             db.execute("PRAGMA secure_delete = ON")
-            return db.execute(_PURGE, selection).rowcount
+            return db.execute("DELETE FROM kept").rowcount
 
         return self.change(delete)
 

@@ -161,7 +161,7 @@ class TestDrain:
                 ready.process.send_signal(signal.SIGTERM)
                 until(lambda: health(ready.address) == NOT_SERVING)
                 ready.process.send_signal(signal.SIGTERM)
-                assert ready.process.wait(60) == 0
+                assert ready.process.wait(60) == 1
                 closed.set()
 
     def test_a_terminal_that_closes_drains_as_sigterm_does(self, tmp_path: Path):

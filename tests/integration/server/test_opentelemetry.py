@@ -105,14 +105,6 @@ def test_no_text_is_sent(traced: Traced):
     assert CANARY not in traced.log
 
 
-def test_calls_that_are_not_sampled_send_nothing():
-    with running_collector() as collector:
-        flags = "--otlp-endpoint", collector.address, "--otlp-sample-ratio", "0"
-        with running_server(*flags) as server, Client(server.address) as client:
-            client.judge([GROUP], "exact")
-    assert collector.spans == []
-
-
 def test_a_collector_that_is_gone_harms_no_call():
     with running_collector() as collector:
         gone = collector.address

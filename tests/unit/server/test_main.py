@@ -30,10 +30,6 @@ runpy.run_module("judged_server", run_name="__main__")
         (["--lisen", "127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
         (["--max-gr=3"], "--max-gr is no setting; did you mean --max-groups?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
-        (
-            ["models", "list", "--model", "x"],
-            "--model is a setting: write it before models, as in judged-server --model ... models",
-        ),
     ],
 )
 def test_a_flag_that_is_misspelt_or_misplaced_is_named(words, said, capsys):

@@ -29,7 +29,6 @@ def no_variables(monkeypatch):
         ("max_unary_deadline_s = 1e300", "max_unary_deadline_s: "),
         ("max_groups = true", "max_groups: must be a number, not true"),
         ("grase_s = 1", "grase_s: is no setting; did you mean grace_s"),
-        ("models = []", "models: is no setting, but of a file of language models, which llm_conf"),
         ('max_groups = "1_000"', "max_groups: must be a number in the digits 0 to 9"),
         ('max_groups = "\uff11"', "max_groups: must be a number in the digits 0 to 9"),
     ],
@@ -70,18 +69,6 @@ def test_a_default_judge_that_has_no_model_to_ask_is_refused_at_the_start(capsys
     said = capsys.readouterr().err
     assert "default_judge: llm asks a language model" in said
     assert "--llm-config FILE" in said
-
-
-def test_changed_settings_are_told_without_users_and_passwords(tmp_path: Path):
-    assert load({}).changed() == {}
-    flags = {"max_groups": "7", "otlp_endpoint": "https://me:secret@otel:4318", "grace_s": "25"}
-    path = tmp_path / "server.toml"
-    path.write_text(f'models_dir = "{tmp_path}"', "utf-8")
-    assert load(flags, path).changed() == {
-        "max_groups": 7,
-        "otlp_endpoint": "https://otel:4318",
-        "models_dir": str(tmp_path),
-    }
 
 
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():

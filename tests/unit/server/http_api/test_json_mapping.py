@@ -36,9 +36,9 @@ def test_names_are_those_of_the_contract_and_their_camel_case():
         ({"judge": ""}, "judge", "must be a JSON object"),
         ({"groups": [{"expected": "x"}]}, "groups[0].expected", "must be a JSON array"),
         ({"groups": [{"expected": ["a", 3]}]}, "groups[0].expected[1]", "must be a string"),
-        ({"judge": {"min_score": "high"}}, "judge.min_score", "takes numbers"),
-        ({"include_details": "yes"}, "include_details", "takes true and false"),
-        ({"asking": {"cache": "CACHE_MODE_NEVER"}}, "asking.cache", "takes CACHE_MODE_"),
+        ({"judge": {"min_score": "high"}}, "judge.min_score", "must be a number"),
+        ({"include_details": "yes"}, "include_details", "must be true or false"),
+        ({"asking": {"cache": "CACHE_MODE_NEVER"}}, "asking.cache", "must be one of CACHE_MODE_"),
     ],
 )
 def test_what_does_not_fit_names_the_field(said: Any, field: str, rule: str):

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 from judged_server.store import kept_rows
-from judged_server.store.kept_rows import DAMAGED, REPLIES, KeptRows, Row, Selection
+from judged_server.store.kept_rows import DAMAGED, REPLIES, KeptRows, Row
 
 CAP = 16 << 20
 KILL_ROUNDS = int(os.environ.get("JUDGED_TEST_KILL_ROUNDS", "10"))
@@ -190,7 +190,7 @@ class TestSize:
     def test_purged_replies_are_overwritten(self, open_file, folder):
         file = open_file()
         file.write([Row(b"k" * 32, b"a secret reply" * 20, "r", 1, "m", 1)])
-        file.purge(Selection())
+        file.purge()
         file.close()
         for path in folder.iterdir():
             assert b"a secret reply" not in path.read_bytes()
