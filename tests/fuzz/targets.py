@@ -18,8 +18,8 @@ from google.protobuf.message import DecodeError
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Status
 from judged.values.judges import Asking
-from judged_server.api.convert.judging import read as read_value
 from judged_server.api.convert.judging import read_answers, read_groups, read_rubrics
+from judged_server.api.requests import read as read_value
 from judged_server.domain import JudgeSpec
 from judged_server.errors import JudgedError
 from judged_server.http_api.port import read_message, to_json

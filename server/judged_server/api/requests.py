@@ -1,7 +1,10 @@
-"""Requests: the call that each of them is, how its message is received, and the memory it may take.
+"""Requests: the call that each of them is, the rules of its values, how it is received, its memory.
 
 `Call` holds all that is known of a caller. The tenant and the sender are also set for the task of
 the call (`tenant.TENANT`, `SENDER`), for the layers below that know no calls.
+
+**Values.** The codec knows what a field is called and its type, RULES, once for all values, what it
+may be beyond that; faults name its path.
 
 **Receiving.** A small message is parsed on the event loop. One of INLINE_BYTES or more stays bytes
 until there is room for it; a thread inflates and parses one at a time, and callers take turns. gRPC
@@ -35,26 +38,38 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple
+from itertools import pairwise
+from math import inf
+from operator import ge, gt, le, lt
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 import numpy as np
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
+from judged._codec import UnknownChoice, read_fields
 from judged.v1.groups_pb2 import AskingOptions
+from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
+from judged.values.choices import IntervalOptions
+from judged.values.comparison import CompareOptions
 from judged.values.judges import Asking
+from judged.values.metrics import TextItem
+from judged.values.scores import AnswerItem
 from numpy.typing import NDArray
 
 from judged_server import errors, telemetry
-from judged_server.api.convert.judging import read
-from judged_server.domain import CostTracker
+from judged_server.domain import CostTracker, FloatArray, JudgeSpec, need, need_all
 from judged_server.judges.base import ANONYMOUS, Caller
+from judged_server.metrics.compute import MetricOptions
 from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES, FairThreads
+from judged_server.statistics.calibration.calibrate import CalibrationOptions
+from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
+from judged_server.statistics.calibration.frontier import FrontierOptions
 from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
 from judged_server.tenants import Identity
 
@@ -164,6 +179,146 @@ class Call:
         self.ended_by = why
         if self.task is not None:
             self.task.cancel()
+
+
+MAX_EDGES = 16
+MAX_INT32 = 2**31 - 1
+"""More documents than a message holds, and the largest grade of the contract."""
+
+Value = TypeVar("Value")
+Rule = tuple[Callable[[Any, Any], Any], str]
+"""Whether a field of a value may be what it is, and what it must be. NaN is in no range."""
+_ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
+    "[": (ge, "at least"),
+    "(": (gt, "above"),
+    "]": (le, "at most"),
+    ")": (lt, "below"),
+}
+
+
+@cache
+def interval(text: str) -> Rule:
+    """Return the rule of an interval, for numbers and arrays: "(0, 1]" is without 0 and with 1."""
+    low, high = map(float, text[1:-1].split(","))
+    (over, above), (under, below) = _ENDS[text[0]], _ENDS[text[-1]]
+    rule = f"{above} {low:.12g} and {below} {high:.12g}"
+    if text[0] + text[-1] == "[]":
+        rule = f"from {low:.12g} to {high:.12g}"
+    rule = "must be " + rule.replace("above -inf and below inf", "a number").replace(
+        "below inf", "finite"
+    )
+    return lambda part, _: over(part, low) & under(part, high), rule
+
+
+def _shares(part: Sequence[float], data: ItemShares) -> bool:
+    return len(part) == len(data.edges) + 1 and all(0 <= each <= 1 for each in part)
+
+
+SHARE = "[0, 1]"
+_COUNT = f"[1, {MAX_INT32}]"
+_OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
+
+RULES: Mapping[type, Mapping[str, Rule | str]] = {
+    Asking: {"max_cost": "(0, inf)"},
+    JudgeSpec: {
+        "members": (
+            lambda part, spec: spec.kind == "cascade" or not any(m.judge.members for m in part),
+            "must hold no panel",
+        )
+    },
+    AnswerItem: {"confidence": SHARE, "item_id": (lambda part, _: part != "", "must be set")},
+    TextItem: {"references": (lambda part, _: bool(part), "must hold a text; it may be empty")},
+    Calibrator: {
+        "slope": "(0, inf)",
+        "intercept": "(-inf, inf)",
+        "min_score": SHARE,
+        "accept": SHARE,
+        "reject": SHARE,
+    },
+    ErrorGuarantee: {
+        "max_error": SHARE,
+        "confidence": SHARE,
+        "labels_counted": (
+            lambda part, guarantee: 0 <= part <= guarantee.n_labels,
+            "must be from 0 to n_labels",
+        ),
+    },
+    ItemShares: {
+        "name": (
+            lambda part, _: part in (SCORE, LENGTH, FLAGS),
+            f"must be one of {SCORE}, {LENGTH}, {FLAGS}",
+        ),
+        "edges": (
+            lambda part, _: (
+                len(part) <= MAX_EDGES and all(a < b for a, b in pairwise([-inf, *part, inf]))
+            ),
+            f"must be up to {MAX_EDGES} numbers, ascending",
+        ),
+        "shares": _OF_BINS,
+        "variances": _OF_BINS,
+    },
+    MetricOptions: {"relevance_level": _COUNT, "max_documents": _COUNT},
+    IntervalOptions: {
+        "confidence": "[0.5, 0.9999]",
+        "resamples": "[100, 100_000]",
+    },
+    CompareOptions: {
+        "permutations": "[100, 1_000_000]",
+        "max_moved": "[0, 1_000]",
+        "difference": "(0, inf)",
+    },
+    CalibrationOptions: {
+        "min_score": SHARE,
+        "precision_floor": "(0, 1]",
+        "folds": "[2, 20]",
+        "max_error": "(0, 0.5)",
+        "max_share": SHARE,
+    },
+    FrontierOptions: {
+        "max_error": "(0, 0.5)",
+        "max_share": SHARE,
+        "max_cost": "[0, inf)",
+        "confidence": "(0, 1)",
+    },
+}
+
+
+def read(kind: type[Value], message: Message, path: str = "", **others: object) -> Value:
+    """Return the value of a message at a path. Raises InvalidField for what breaks a rule."""
+    try:
+        value = read_fields(kind, message, **others)
+    except UnknownChoice as unknown:
+        raise errors.InvalidField(f"{path}.{unknown.field}".lstrip("."), unknown.rule) from None
+    check(value, path)
+    return value
+
+
+def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it holds
+    """Raise InvalidField for the first field, of a value or inside it, that breaks its rule."""
+    if isinstance(value, tuple):
+        for place, each in enumerate(value):
+            check(each, f"{path}[{place}]")
+    if not is_dataclass(value):
+        return
+    if isinstance(value, Calibrator):
+        path += ".calibrator"  # the message says whether it is one, or a name
+        not_fitted = value.not_fitted
+        need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
+    rules = RULES.get(type(value), {})
+    for each in fields(value):
+        part, at = getattr(value, each.name), f"{path}.{each.name}".lstrip(".")
+        if part is not None and each.name in rules:
+            given = rules[each.name]
+            holds, rule = interval(given) if isinstance(given, str) else given
+            optional = "" if each.default is MISSING else ", or be unset"
+            need(holds(part, value), at, rule + optional)
+        check(part, at)
+
+
+def need_within(column: FloatArray, bounds: str, field: str, rule: str = "") -> None:
+    """Raise InvalidField at the first entry of a column that is not in an interval."""
+    holds, words = interval(bounds)
+    need_all(np.asarray(holds(column, None)), field, rule or words)
 
 
 def memory_of(size: int, fields: int) -> int:

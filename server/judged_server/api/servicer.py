@@ -21,7 +21,6 @@ from judged.values.scores import AnswerItem
 
 from judged_server.api.convert.info import write_info
 from judged_server.api.convert.judging import (
-    read,
     read_answers,
     read_rubrics,
     refuse_evaluation,
@@ -44,7 +43,7 @@ from judged_server.api.convert.statistics import (
     text_metrics,
 )
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
-from judged_server.api.requests import Admission, Call, Received
+from judged_server.api.requests import Admission, Call, Received, read
 from judged_server.api.streams import (
     Chunks,
     Parts,

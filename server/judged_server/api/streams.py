@@ -31,7 +31,6 @@ from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from judged_server import errors
 from judged_server.api.convert.judging import (
-    read,
     refuse_evaluation,
     take_groups,
     write_fault,
@@ -47,7 +46,7 @@ from judged_server.api.convert.metrics import (
 )
 from judged_server.api.convert.statistics import read_items, read_measurement, write_text_metrics
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
-from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received
+from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received, read
 from judged_server.api.status import fault_of
 from judged_server.domain import JudgeSpec, QueryGroup, Verdicts, check_unique, need
 from judged_server.judges.base import Caller

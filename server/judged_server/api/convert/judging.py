@@ -1,39 +1,29 @@
-"""Between messages and what is judged: groups, answers, judges and rubrics in, verdicts out.
-
-Here too are THE rules of the fields of all values, each once: the codec knows what a field is
-called and its type, RULES what it may be beyond that, and faults name its path.
-"""
+"""Between messages and what is judged: groups, answers, judges and rubrics in, verdicts out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache, lru_cache
-from itertools import accumulate, pairwise
-from math import inf
-from operator import ge, gt, le, lt
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
-from google.protobuf.message import Message
-from judged._codec import UnknownChoice, read_fields, write_fields
+from judged._codec import write_fields
 from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.error_reason_pb2 import ErrorReason
-from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
-from judged.values.choices import Flag, IntervalOptions, Source, Status
-from judged.values.comparison import CompareOptions
+from judged.values.choices import Flag, Source, Status
 from judged.values.groups import VerdictError
-from judged.values.judges import Asking, JudgeIdentity
-from judged.values.metrics import TextItem
+from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem, AnswerScore, Rubric
 from numpy.typing import NDArray
 
+from judged_server.api.requests import SHARE, need_within, read
 from judged_server.api.status import fault_code
 from judged_server.domain import (
     BoolArray,
     FloatArray,
-    JudgeSpec,
     QueryGroup,
     ScoreColumns,
     Sides,
@@ -43,156 +33,12 @@ from judged_server.domain import (
     check_unique,
     counts_of,
     need,
-    need_all,
     need_length,
 )
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.judges.base import group_cost
-from judged_server.metrics.compute import MetricOptions
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
-from judged_server.statistics.calibration.calibrate import CalibrationOptions
-from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
-from judged_server.statistics.calibration.frontier import FrontierOptions
-
-MAX_EDGES = 16
-MAX_INT32 = 2**31 - 1
-"""More documents than a message holds, and the largest grade of the contract."""
-
-Value = TypeVar("Value")
-Rule = tuple[Callable[[Any, Any], Any], str]
-"""Whether a field of a value may be what it is, and what it must be. NaN is in no range."""
-_ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
-    "[": (ge, "at least"),
-    "(": (gt, "above"),
-    "]": (le, "at most"),
-    ")": (lt, "below"),
-}
-
-
-@cache
-def interval(text: str) -> Rule:
-    """Return the rule of an interval, for numbers and arrays: "(0, 1]" is without 0 and with 1."""
-    low, high = map(float, text[1:-1].split(","))
-    (over, above), (under, below) = _ENDS[text[0]], _ENDS[text[-1]]
-    rule = f"{above} {low:.12g} and {below} {high:.12g}"
-    if text[0] + text[-1] == "[]":
-        rule = f"from {low:.12g} to {high:.12g}"
-    rule = "must be " + rule.replace("above -inf and below inf", "a number").replace(
-        "below inf", "finite"
-    )
-    return lambda part, _: over(part, low) & under(part, high), rule
-
-
-def _shares(part: Sequence[float], data: ItemShares) -> bool:
-    return len(part) == len(data.edges) + 1 and all(0 <= each <= 1 for each in part)
-
-
-_SHARE = "[0, 1]"
-_COUNT = f"[1, {MAX_INT32}]"
-_OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
-
-RULES: Mapping[type, Mapping[str, Rule | str]] = {
-    Asking: {"max_cost": "(0, inf)"},
-    JudgeSpec: {
-        "members": (
-            lambda part, spec: spec.kind == "cascade" or not any(m.judge.members for m in part),
-            "must hold no panel",
-        )
-    },
-    AnswerItem: {"confidence": _SHARE, "item_id": (lambda part, _: part != "", "must be set")},
-    TextItem: {"references": (lambda part, _: bool(part), "must hold a text; it may be empty")},
-    Calibrator: {
-        "slope": "(0, inf)",
-        "intercept": "(-inf, inf)",
-        "min_score": _SHARE,
-        "accept": _SHARE,
-        "reject": _SHARE,
-    },
-    ErrorGuarantee: {
-        "max_error": _SHARE,
-        "confidence": _SHARE,
-        "labels_counted": (
-            lambda part, guarantee: 0 <= part <= guarantee.n_labels,
-            "must be from 0 to n_labels",
-        ),
-    },
-    ItemShares: {
-        "name": (
-            lambda part, _: part in (SCORE, LENGTH, FLAGS),
-            f"must be one of {SCORE}, {LENGTH}, {FLAGS}",
-        ),
-        "edges": (
-            lambda part, _: (
-                len(part) <= MAX_EDGES and all(a < b for a, b in pairwise([-inf, *part, inf]))
-            ),
-            f"must be up to {MAX_EDGES} numbers, ascending",
-        ),
-        "shares": _OF_BINS,
-        "variances": _OF_BINS,
-    },
-    MetricOptions: {"relevance_level": _COUNT, "max_documents": _COUNT},
-    IntervalOptions: {
-        "confidence": "[0.5, 0.9999]",
-        "resamples": "[100, 100_000]",
-    },
-    CompareOptions: {
-        "permutations": "[100, 1_000_000]",
-        "max_moved": "[0, 1_000]",
-        "difference": "(0, inf)",
-    },
-    CalibrationOptions: {
-        "min_score": _SHARE,
-        "precision_floor": "(0, 1]",
-        "folds": "[2, 20]",
-        "max_error": "(0, 0.5)",
-        "max_share": _SHARE,
-    },
-    FrontierOptions: {
-        "max_error": "(0, 0.5)",
-        "max_share": _SHARE,
-        "max_cost": "[0, inf)",
-        "confidence": "(0, 1)",
-    },
-}
-
-
-def read(kind: type[Value], message: Message, path: str = "", **others: object) -> Value:
-    """Return the value of a message at a path. Raises InvalidField for what breaks a rule."""
-    try:
-        value = read_fields(kind, message, **others)
-    except UnknownChoice as unknown:
-        raise InvalidField(f"{path}.{unknown.field}".lstrip("."), unknown.rule) from None
-    check(value, path)
-    return value
-
-
-def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it holds
-    """Raise InvalidField for the first field, of a value or inside it, that breaks its rule."""
-    if isinstance(value, tuple):
-        for place, each in enumerate(value):
-            check(each, f"{path}[{place}]")
-    if not is_dataclass(value):
-        return
-    if isinstance(value, Calibrator):
-        path += ".calibrator"  # the message says whether it is one, or a name
-        not_fitted = value.not_fitted
-        need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
-    rules = RULES.get(type(value), {})
-    for field in fields(value):
-        part, at = getattr(value, field.name), f"{path}.{field.name}".lstrip(".")
-        if part is not None and field.name in rules:
-            given = rules[field.name]
-            holds, rule = interval(given) if isinstance(given, str) else given
-            optional = "" if field.default is MISSING else ", or be unset"
-            need(holds(part, value), at, rule + optional)
-        check(part, at)
-
-
-def need_within(column: FloatArray, bounds: str, field: str, rule: str = "") -> None:
-    """Raise InvalidField at the first entry of a column that is not in an interval."""
-    holds, words = interval(bounds)
-    need_all(np.asarray(holds(column, None)), field, rule or words)
 
 
 def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 - a dataclass
@@ -498,12 +344,12 @@ def write_fault(fault: VerdictFault | VerdictError) -> verdicts_pb2.VerdictError
 
 
 _SENT = {
-    "relevant": _SHARE,
-    "score": _SHARE,
+    "relevant": SHARE,
+    "score": SHARE,
     "status": f"[1, {max(Status)}]",
     "source": f"[1, {max(Source)}]",
     "flags": f"[0, {sum(Flag)}]",
-    "agreement": _SHARE,
+    "agreement": SHARE,
 }
 """The columns that a caller sends back, and what their values must be."""
 _CHOICES = {

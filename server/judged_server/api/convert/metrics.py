@@ -17,8 +17,6 @@ from judged.values.choices import IntervalOptions, Matching
 from judged.values.groups import VerdictCounts
 
 from judged_server.api.convert.judging import (
-    MAX_INT32,
-    read,
     read_embeddings,
     read_grades,
     read_inclusion,
@@ -27,6 +25,7 @@ from judged_server.api.convert.judging import (
     write_identity,
     write_verdicts,
 )
+from judged_server.api.requests import MAX_INT32, read
 from judged_server.domain import (
     IntArray,
     QueryGroup,

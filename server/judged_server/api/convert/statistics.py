@@ -15,13 +15,14 @@ from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
 from judged.values.metrics import TextItem
 
-from judged_server.api.convert.judging import check_texts, need_within, read, read_inclusion
+from judged_server.api.convert.judging import check_texts, read_inclusion
 from judged_server.api.convert.metrics import (
     Rankings,
     read_options,
     read_qrels,
     write_table,
 )
+from judged_server.api.requests import need_within, read
 from judged_server.domain import FloatArray, check_names, need, need_all, need_length
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
