@@ -11,7 +11,7 @@ MEANT: dict[str, str] = {
     r"--code-quality q.json": "Refused before anything is compared or written.",
     r"judged validate dataset.json --json -: stdout.warnings": "Each command that takes --strict "
     "has its warnings in the document.",
-    r"commands/help \d+: judged-server( tenants)? --help": "Limits of requests stand last.",
+    r"commands/help \d+: judged-server( tenants| cache)? --help": "Limits of requests stand last.",
     r"answer_equivalence .*errors.*code: 3 -> 9": "A fault's code follows from its reason.",
     r"entries for \d+ (document|rating|metric|value)": "Columns of different lengths are told of "
     "alike.",
@@ -19,6 +19,7 @@ MEANT: dict[str, str] = {
     r"canary.*(item_id|\.id: |guarantee)": "A canary has items as other files, and a guarantee.",
     r"files\.my\.cascade\.json\.": "A cascade's file is the cascade, with one hash of all of it.",
     r"must bring a calibrator or name one": "One wording for a choice that is not set.",
+    r'HTTP .*"takes .* -> "must be|HTTP .*: takes .*: must be': "What fields take is told by type.",
     r"no such call; ": "The port of HTTP says where its calls are listed.",
     r": judged judges( |:)": "Thresholds begin at the left, and a server speaks of its own flags.",
     r"takes its settings as JUDGED_": "How a private server takes a setting is told once.",

@@ -282,6 +282,7 @@ class _Kept:
     results_of_last: int = 0
     of_stream: ExitStack = field(default_factory=ExitStack)
     of_group: ExitStack = field(default_factory=ExitStack)
+    bytes_of_group: int = 0
 
     async def groups(self, chunk: pb.EvaluateChunk, size: int) -> tuple[list[QueryGroup], int]:
         """Return the groups of a chunk of some bytes, and how many contexts they have.
@@ -307,9 +308,13 @@ class _Kept:
         call.kept += of_groups
         if begun:
             self.of_group.close()
+            call.kept -= self.bytes_of_group
+            self.bytes_of_group = 0
         if groups[-1].document_ids:
             of_results = size + FIELD_BYTES * groups[-1].n_retrieved
             self.of_group.enter_context(admission.admit(of_results, call.sender))
+            self.bytes_of_group += of_results
+            call.kept += of_results
         return groups, contexts
 
 

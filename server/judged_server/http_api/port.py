@@ -49,7 +49,7 @@ and those of 16 MiB of empty lists 1.4 s."""
 _TAKES = {
     FieldDescriptor.CPPTYPE_STRING: "a string",
     FieldDescriptor.CPPTYPE_BOOL: "true or false",
-    FieldDescriptor.CPPTYPE_DOUBLE: "a number",
+    FieldDescriptor.CPPTYPE_DOUBLE: "a number of 64 bits",
     FieldDescriptor.CPPTYPE_MESSAGE: 'seconds, as "1.5s"',
 }
 """What fields take, by their type; those of the other types a whole number."""
@@ -200,12 +200,12 @@ def _value(field: FieldDescriptor, value: Any, place: str) -> Any:  # noqa: ANN4
 
 
 def _rule(field: FieldDescriptor) -> str:
-    takes = _TAKES.get(field.cpp_type, "a whole number")
+    takes = _TAKES.get(field.cpp_type, "a whole number in the range that /openapi.json has")
     if field.type == FieldDescriptor.TYPE_BYTES:
         takes = "base64, without spaces and line ends"
     elif field.enum_type is not None:
         takes = "one of " + ", ".join(each.name for each in field.enum_type.values if each.number)
-    return f"must be {takes}, and fit its type in /openapi.json"
+    return f"must be {takes}"
 
 
 def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
