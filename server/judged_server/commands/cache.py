@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 from judged_server.settings import Settings, SettingsError, cache_folder
@@ -21,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the command line."""
     cache = commands.add_parser("cache", help="show and purge stored replies of language models")
     actions = cache.add_subparsers(dest="action", required=True)
-    actions.add_parser("show", help="count the stored replies by rubric and model")
+    actions.add_parser("show", help="count the stored replies")
     actions.add_parser(
         "purge",
         help="delete every stored reply",
@@ -43,14 +42,9 @@ def _show(folder: Path, settings: Settings) -> int:
     if file is None:
         print(f"no replies are stored in {folder}")
         return 0
-    tallies = file.tally()
+    replies, payload_bytes = file.count()
     file.close()
-    for tally in tallies:
-        print(
-            f"{tally.rubric}@{tally.version}  {tally.model}  {_replies(tally.replies)}  "
-            f"{tally.payload_bytes / 1000:.0f} kB  {_day(tally.oldest)} to {_day(tally.newest)}"
-        )
-    print(f"{_replies(sum(tally.replies for tally in tallies))} in {folder}")
+    print(f"{_replies(replies)}, {payload_bytes / 1000:.0f} kB, in {folder}")
     return 0
 
 
@@ -90,10 +84,3 @@ def _open(folder: Path, settings: Settings) -> KeptRows | None:
 
 def _replies(n: int) -> str:
     return f"{n} {'reply' if n == 1 else 'replies'}"
-
-
-def _day(seconds: int) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
-    except (OverflowError, ValueError, OSError):  # a damaged row
-        return "an unknown day"

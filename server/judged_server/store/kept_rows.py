@@ -71,11 +71,6 @@ _COLUMNS = "crc, key, payload, rubric, version, model, created"
 _BY_ID = f"SELECT {_COLUMNS} FROM kept WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
 _ADD = f"INSERT OR REPLACE INTO kept (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _EVICT = "DELETE FROM kept WHERE n IN (SELECT n FROM kept ORDER BY n LIMIT ?)"
-_TALLY = """
-SELECT rubric, version, model, count(*), sum(length(payload)), min(created), max(created)
-FROM kept GROUP BY rubric, version, model ORDER BY 1, 2, 3
-"""
-
 _OPENING = threading.Lock()
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
@@ -123,18 +118,6 @@ class Row(NamedTuple):
     def checksum(self) -> int:
         """CRC-32 over all of it, types included."""
         return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
-
-
-class Tally(NamedTuple):
-    """How many replies of a model to a rubric are stored, their bytes, and when they were given."""
-
-    rubric: str
-    version: int
-    model: str
-    replies: int
-    payload_bytes: int
-    oldest: int
-    newest: int
 
 
 @dataclass(slots=True)
@@ -258,9 +241,10 @@ class KeptRows:
 
         return bool(self.change(add))
 
-    def tally(self) -> list[Tally]:
-        """Return what is stored, by rubric, version and model."""
-        return [Tally(*row) for row in self._rows(_TALLY)]
+    def count(self) -> tuple[int, int]:
+        """Return how many rows are stored, and the bytes of what they hold."""
+        found = self._rows("SELECT count(*), ifnull(sum(length(payload)), 0) FROM kept")
+        return found[0] if found else (0, 0)
 
     def purge(self) -> int | None:
         """Delete all rows, overwriting them; return how many, None if the file can't be written."""

@@ -10,8 +10,7 @@ from tests.unit.server.store.test_kept_rows import CAP, entry
 @pytest.fixture
 def folder(tmp_path):
     file = KeptRows(tmp_path, REPLIES, CAP, 0)
-    kinds = [("faithfulness", 1, "a"), ("faithfulness", 2, "a"), ("harmlessness", 1, "b")]
-    file.write([entry(number, *kind) for number, kind in enumerate(kinds)])
+    file.write([entry(number) for number in range(3)])
     file.close()
     return tmp_path
 
