@@ -244,14 +244,10 @@ def test_what_was_measured_in_another_way_is_not_compared(repository):
     assert not (repository.at / "judged-comment.md").exists()
 
 
-def test_several_baselines_are_kept_side_by_side(repository):
-    repository.run("git", "checkout", "-q", "main")
-    repository.retrieve(lambda n: -1)
-    assert repository.action("push", name="other")[0] == 0
-    repository.run("git", "fetch", "-q")
-    assert repository.action("pull_request", name="other")[0] == 0
-    kept = repository.run("git", "ls-tree", "--name-only", "origin/judged-baseline")
-    assert kept.split() == ["other.json", "other.json.of", "result.json", "result.json.of"]
+def test_a_branch_of_other_things_is_left_alone(repository):
+    done = run_in(repository.at, "ci", "result.json", "--save", "--branch", "main")
+    assert done.returncode == 2
+    assert "--branch main: has what judged ci --save did not write" in done.stderr
 
 
 def test_gitlabs_job_writes_what_its_artifacts_name(repository):

@@ -28,8 +28,8 @@ from judged.values import RunComparison
 from judged.values.choices import ends_of
 
 _TIMEOUT_S = 120.0
-_OF = re.compile(r"Baseline-Of: ([0-9a-f]{7,64})\nMade: (.+)")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OF = re.compile(r"(\S+) Baseline of ([0-9a-f]{7,64})")
+_FILE = "result.json"
 
 
 class CiCommand(ComparingCommand):
@@ -42,7 +42,6 @@ class CiCommand(ComparingCommand):
 
     result: str = arg("RESULT.json", "Document of judged evaluate --json.")
     save: bool = flag("Keep the result as the baseline; run this on main.")
-    name: str = opt("NAME", "Which baseline, where there are several.", "result")
     baseline: str | None = opt(
         "FILE", "Compare with this document instead of the one kept with --save.", reads=True
     )
@@ -57,19 +56,21 @@ class CiCommand(ComparingCommand):
         high=0.5,
     )
     remote: str = opt("NAME", "Git remote.", "origin")
-    branch: str = opt("NAME", "Branch that baselines are kept on.", "judged-baseline")
+    branch: str = opt(
+        "NAME", "Branch that the baseline is kept on; one for each, of several.", "judged-baseline"
+    )
 
     def run(self, out: Output) -> Document | None:
         """Keep the result, or compare it."""
         content = read_bytes(self.result)
         now = parse_report(content, self.result)
         if self.save:
-            of = save_baseline(self.name, content, self.remote, self.branch)[:10]
-            say(f"kept {self.result} as the baseline {self.name!r} of commit {of} on {self.branch}")
+            of = save_baseline(content, self.remote, self.branch)[:10]
+            say(f"kept {self.result} as the baseline of commit {of} on {self.branch}")
             return None
         before, age = self._before()
         compared: Sequence[RunComparison] = ()
-        source = self.baseline or f"the baseline {self.name!r}"
+        source = self.baseline or f"the baseline on {self.branch}"
         if before is not None:
             options = MetricOptions(interval=IntervalOptions(confidence=1 - self.alpha))
             reports = [parse_report(before, source), now]
@@ -112,7 +113,7 @@ class CiCommand(ComparingCommand):
         if self.baseline is not None:
             content = read_bytes(self.baseline)
             made = datetime.fromtimestamp(Path(self.baseline).stat().st_mtime, UTC)
-        elif (kept := read_baseline(self.name, self.remote, self.branch)) is None:
+        elif (kept := read_baseline(self.remote, self.branch)) is None:
             return None, None
         else:
             content, commit, made = kept
@@ -120,49 +121,31 @@ class CiCommand(ComparingCommand):
         return content, BaselineAge(commit, days, self.baseline)
 
 
-def file_name(name: str) -> str:
-    """Return the name of the file that holds a baseline. Raises Problem."""
-    if not _NAME.fullmatch(name):
-        raise Problem(f"--name {name}: may have letters, digits, dots, dashes and underscores only")
-    return f"{name}.json"
-
-
-def read_baseline(name: str, remote: str, branch: str) -> tuple[bytes, str, datetime] | None:
-    """Return a baseline of the remote's branch, the commit it was made of, and when.
+def read_baseline(remote: str, branch: str) -> tuple[bytes, str, datetime] | None:
+    """Return the baseline on the remote's branch, the commit it was made of, and when.
 
     None where there is none yet. Raises Problem.
     """
-    tip, file = _tip(remote, branch), file_name(name)
-    if tip is None or not _said("ls-tree", "--name-only", tip, "--", file):
+    if (found := _tip(remote, branch)) is None:
         return None
-    # Each save is a commit, but of several names only the last one's commit is at the tip.
-    told = _OF.fullmatch(_said("show", f"{tip}:{file}.of"))
-    if told is None:
-        raise Problem(f"{branch}: {file}.of is not what judged ci --save writes")
-    return _git("show", f"{tip}:{file}"), told[1], datetime.fromisoformat(told[2])
+    tip, made, of = found
+    return _git("show", f"{tip}:{_FILE}"), of, datetime.fromisoformat(made)
 
 
-def save_baseline(name: str, document: bytes, remote: str, branch: str) -> str:
+def save_baseline(document: bytes, remote: str, branch: str) -> str:
     """Put a document on the remote's branch, as that of HEAD; return its commit. Raises Problem.
 
     Others may save at the same time, so it is tried again on top of what they saved.
     """
-    of, file = _said("rev-parse", "HEAD"), file_name(name)
-    told = f"Baseline-Of: {of}\nMade: {datetime.now(UTC).isoformat(timespec='seconds')}\n"
-    blobs = {
-        path: _said("hash-object", "-w", "--stdin", given=content)
-        for path, content in ((file, document), (f"{file}.of", told.encode()))
-    }
+    of = _said("rev-parse", "HEAD")
+    blob = _said("hash-object", "-w", "--stdin", given=document)
+    tree = _said("mktree", given=f"100644 blob {blob}\t{_FILE}\n".encode())
     for tries_left in (2, 1, 0):
         tip = _tip(remote, branch)
-        there = [] if tip is None else _said("ls-tree", tip).splitlines()
-        entries = [line for line in there if line.partition("\t")[2] not in blobs]
-        entries += [f"100644 blob {blob}\t{path}" for path, blob in blobs.items()]
         commit = _said(
-            *("-c", "user.name=judged", "-c", "user.email=judged@localhost", "commit-tree"),
-            _said("mktree", given="".join(f"{line}\n" for line in entries).encode()),
-            *([] if tip is None else ["-p", tip]),
-            *("-m", f"Baseline {name} of {of[:12]}"),
+            *("-c", "user.name=judged", "-c", "user.email=judged@localhost", "commit-tree", tree),
+            *([] if tip is None else ["-p", tip[0]]),
+            *("-m", f"Baseline of {of}"),
         )
         try:
             _git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")
@@ -174,12 +157,18 @@ def save_baseline(name: str, document: bytes, remote: str, branch: str) -> str:
     return of
 
 
-def _tip(remote: str, branch: str) -> str | None:
-    """Return the last commit of the remote's branch, which is fetched; None without a branch."""
+def _tip(remote: str, branch: str) -> tuple[str, str, str] | None:
+    """Return the last commit of the remote's branch, when it was made, and of what commit.
+
+    None without a branch. Raises Problem for one that is not of baselines.
+    """
     if not _said("ls-remote", "--heads", remote, f"refs/heads/{branch}"):
         return None
     _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
-    return _said("rev-parse", "FETCH_HEAD")
+    told = _OF.fullmatch(_said("show", "--no-patch", "--format=%cI %B", "FETCH_HEAD"))
+    if told is None:
+        raise Problem(f"--branch {branch}: has what judged ci --save did not write; name another")
+    return _said("rev-parse", "FETCH_HEAD"), told[1], told[2]
 
 
 def _said(*arguments: str, given: bytes = b"") -> str:
