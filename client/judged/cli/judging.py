@@ -154,10 +154,10 @@ class NamedTrace(TraceOptions, ModelOptions):
         "Which judgements of a trace to take, as llm/retrieval_match, where it has several.",
     )
 
-    def replay(self, out: Output, min_score: float | None, *, details: bool = False) -> Replay:
+    def replay(self, min_score: float | None, *, details: bool = False) -> Replay:
         """Return what stands for the judge. Raises Problem, FileError."""
         named = self.trace_judge or ""
-        return Replay(read_trace(self, out), named, min_score, with_details=details)
+        return Replay(read_trace(self), named, min_score, with_details=details)
 
 
 class JudgeOptions(ModelOptions):
@@ -334,13 +334,11 @@ def tell_circular(
 _ONCE = f"run this command once with a judge in place of {REPLAYED}"
 
 
-def kept_trace(options: TraceOptions, out: Output) -> TraceFile | None:
+def kept_trace(options: TraceOptions) -> TraceFile | None:
     """Return the trace to write, None when none is. Raises FileError for a file that is none."""
     if options.trace is None or options.replays:
         return None
-    kept = TraceFile(options.trace)
-    out.warn(*kept.trace.warnings)
-    return kept
+    return TraceFile(options.trace)
 
 
 def keep(kept: TraceFile | None, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
@@ -349,14 +347,12 @@ def keep(kept: TraceFile | None, groups: Sequence[QueryGroup], verdicts: Verdict
         kept.keep_verdicts(groups, verdicts)
 
 
-def read_trace(options: TraceOptions, out: Output) -> Trace:
+def read_trace(options: TraceOptions) -> Trace:
     """Return the trace to take judgements from. Raises FileError, Problem."""
     if options.trace is None or not Path(options.trace).exists():
         named = options.trace or "FILE"
         raise Problem(f"{REPLAYED}: there is no --trace {named} to read; to write it, {_ONCE}")
-    trace = Trace.read(options.trace)
-    out.warn(*trace.warnings)
-    return trace
+    return Trace.read(options.trace)
 
 
 @contextmanager

@@ -1,14 +1,13 @@
 """One judgement of a trace: what a judge said of an item, and which judge it was.
 
-The threshold is applied when a judgement is read. Which item it belongs to is up to `items`.
+Which item it belongs to is up to `trace`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from judged._files import Record
@@ -26,12 +25,11 @@ from judged.values import (
 
 Value = TypeVar("Value")
 
-SLACK = 1e-9
+_SLACK = 1e-9
 """What a score may lack to the threshold, as on the server."""
 _RUBRIC = re.compile(r"\|rubric:([^|@]+)@([^|]+)(?:\|sha:([0-9a-f]+))?")
-_THRESHOLD = re.compile(r"\|min_score:[^|]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_OF_VERDICTS = ("passed", "score", "majority", "agreement", "probability", "stage")
+_OF_VERDICTS = ("passed", "score", "agreement", "probability", "stage")
 """What a judgement has only where its status is OK."""
 _RARE = ("probability", "stage", "max_grade", "votes", "breakdown")
 """What is written only where there is some."""
@@ -61,8 +59,7 @@ class Judgement:
     `samples` is the number of votes that were asked for, 0 for judges that don't vote; `votes` are
     the single ones in order, None for one that failed or abstained, where they are known. Judges
     that don't vote have no `agreement` either, judges that are not calibrated no `probability`, and
-    others than cascades no `stage`. `majority` says whether most votes were a yes, None where that
-    is not known, or where it depends on the threshold: then a vote is a score that meets it.
+    others than cascades no `stage`.
     """
 
     judge: JudgeIdentity
@@ -72,7 +69,6 @@ class Judgement:
     source: Source = Source.COMPUTED
     flags: Flag = Flag.NONE
     samples: int = 0
-    majority: bool | None = None
     agreement: float | None = None
     rationale: str = ""
     model: str = ""
@@ -86,20 +82,6 @@ class Judgement:
     def name(self) -> str:
         """The name that the judgement has in its item, see `judgement_name`."""
         return judgement_name(self.judge)
-
-    def at_threshold(self, min_score: float) -> Judgement | None:
-        """Return the judgement under another threshold; None when its votes are not known."""
-        if min_score == self.judge.min_score:
-            return self
-        moved = replace(self, judge=identity_at(self.judge, min_score))
-        if self.score is None:
-            return moved
-        met = self.score + SLACK >= min_score
-        if self.agreement is None or not met:
-            return replace(moved, passed=met)
-        if self.majority is None and self.samples != 1:
-            return None
-        return replace(moved, passed=self.majority is not False)
 
 
 def alike(kind: type[Value], value: object, /, **others: object) -> Value:
@@ -121,15 +103,6 @@ def rubric_of(judge: JudgeIdentity) -> tuple[str, str, str] | None:
     return None if found is None else (found[1], found[2], found[3] or "")
 
 
-def identity_at(judge: JudgeIdentity, min_score: float) -> JudgeIdentity:
-    """Return the identity that the server gives the same judge under another threshold."""
-    if min_score == judge.min_score:
-        return judge
-    fingerprint = hashlib.sha256(f"{judge.scoring_key}|{float(min_score)!r}".encode()).hexdigest()
-    signature = _THRESHOLD.sub(f"|min_score:{min_score:.12g}", judge.signature)
-    return replace(judge, min_score=min_score, signature=signature, fingerprint=fingerprint)
-
-
 def write_judgement(judgement: Judgement) -> dict[str, Any]:
     """Return the JSON object of a judgement."""
     made = plain(judgement) | {"score": judgement.score}  # what is no number is not written
@@ -148,7 +121,8 @@ def _names(kind: Any) -> set[str]:  # noqa: ANN401 - a dataclass
 
 
 _KNOWN = {
-    "": {"rubric", "rubric_version"} | _names(Judgement) | _names(JudgeIdentity),
+    # Earlier versions wrote `majority`, by which another threshold was applied.
+    "": {"rubric", "rubric_version", "majority"} | _names(Judgement) | _names(JudgeIdentity),
     "error": _names(VerdictError),
     "breakdown": _names(Breakdown),
     "dimensions": _names(DimensionScore),
@@ -207,9 +181,7 @@ def _check_verdict(record: Record, judgement: Judgement) -> None:
                 raise record.error(f"has {key!r}, but its status is {judgement.status.name}")
         return
     score, threshold = judgement.score, judgement.judge.min_score
-    if judgement.passed and (score or 0.0) + SLACK < threshold:
+    if judgement.passed and (score or 0.0) + _SLACK < threshold:
         raise record.error(
             f"has 'passed' true, but its score {score} is below its threshold {threshold}"
         )
-    if judgement.passed and judgement.majority is False:
-        raise record.error("has 'passed' true, but 'majority' false")

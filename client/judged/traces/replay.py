@@ -1,7 +1,4 @@
-"""Verdicts and scores without a judge, from a trace.
-
-What a judgement says under another threshold is in `judgement`.
-"""
+"""Verdicts and scores without a judge, from a trace."""
 
 from __future__ import annotations
 
@@ -84,16 +81,15 @@ def _traced(
     threshold: float | None,
     paths: Sequence[str],
 ) -> list[Judgement]:
-    """Return the judgement of each item; by default under their own threshold.
+    """Return the judgement of each item.
 
     `rubrics` are those of the server, `paths` what the items are known as. Raises OtherRubric,
-    Missing, and ReplayError for those of several judges or thresholds, or whose votes are not
-    known.
+    Missing, and ReplayError for those of several judges, or under another threshold than is asked.
     """
     kept = trace.items
     found = [kept[i.key].judgements.get(name) if i.key in kept else None for i in items]
     known = [one for one in found if one is not None]
-    judges = list({one.judge.scoring_key: one.judge for one in known}.values())
+    judges = list({one.judge.fingerprint: one.judge for one in known}.values())
     for judge in judges:
         _check_rubric(judge, rubrics)
     if len(judges) > 1:
@@ -104,28 +100,20 @@ def _traced(
     if missing := len(found) - len(known):
         first = paths[found.index(None)]
         raise Missing(missing, len(found), name, judges[0] if judges else None, first)
-    own = sorted({one.judge.min_score for one in known})
-    if threshold is None and len(own) > 1:
+    if threshold is not None and judges and threshold != judges[0].min_score:
         raise ReplayError(
-            f"the judgements by {name} were made under thresholds from {own[0]:g} to {own[-1]:g}; "
-            "say which to apply, as min_score or --min-score"
+            f"the judgements by {name} were made with the min_score {judges[0].min_score:g}; "
+            "for another one judge anew"
         )
-    moved = [one.at_threshold(own[0] if threshold is None else threshold) for one in known]
-    read = [one for one in moved if one is not None]
-    if len(read) < len(known):
-        raise ReplayError(
-            f"the votes behind a judgement by {name} are not in the trace, so that no other "
-            f"threshold than {known[moved.index(None)].judge.min_score:g} can be applied"
-        )
-    return read
+    return known
 
 
 @dataclass(slots=True)
 class Replay:
     """Stands for a judge: gives the verdicts that a trace has.
 
-    `judgements` names those to take, "" when the trace has one kind only. `min_score` is the
-    threshold, None for the one they were recorded under. A failure is replayed as one.
+    `judgements` names those to take, "" when the trace has one kind only. `min_score`, where it is
+    set, must be the threshold that they were made under. A failure is replayed as one.
     """
 
     trace: Trace
@@ -203,8 +191,8 @@ class ScoreReplay:
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in this order.
 
-        A threshold that a rubric does not set is the one its scores were recorded under. `known`
-        are the rubrics of the server. Raises OtherRubric when the trace has another version of one,
+        A threshold that a rubric sets must be the one its scores were made under. `known` are the
+        rubrics of the server. Raises OtherRubric when the trace has another version of one,
         Missing, and ReplayError where judgements don't fit together.
         """
         answers = [answer_of(item) for item in items]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from judged._files import (
 )
 from judged.errors import InvalidArgument
 from judged.traces.judgement import (
-    SLACK,
     Breakdown,
     Judgement,
     alike,
@@ -32,7 +30,6 @@ from judged.values import (
     AnswerItem,
     AnswerScore,
     QueryGroup,
-    RubricInfo,
     Source,
     Status,
     Verdict,
@@ -43,8 +40,6 @@ from judged.values import (
 FORMAT = "judged-trace"
 VERSION = 1
 NOT_CACHED = "NOT_CACHED"
-_VOTING = "llm"
-"""The judge whose samples vote whatever the threshold; members of a panel have their own."""
 _JUDGEMENTS = "judgements"
 _NEXT = "mend it, or delete the line and have its item judged again with --trace"
 _ONE = ("query", "expected_text", "retrieved_text", "answer")
@@ -78,35 +73,23 @@ class Item:
 
 @dataclass(slots=True)
 class Trace:
-    """Items by key, each with its judgements. `warnings` are remarks on the file it was read of."""
+    """Items by key, each with its judgements."""
 
     name: str = "the trace"
     items: dict[Key, Item] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, path: Path | str) -> Trace:
-        """Return the trace of a file. Raises FileError, which names file, line and key.
-
-        A last line that was cut off while it was written is left out, with a warning.
-        """
+        """Return the trace of a file. Raises FileError, which names file, line and key."""
         trace = cls(str(path))
         line_of: dict[Key, int] = {}
         has_header = False
         for number, raw in read_lines(path):
-            try:
-                line = Record.parse(raw, trace.name, number)
-                if not has_header:
-                    _check_header(line)
-                    has_header = True
-                    continue
-            except FileError:
-                if number == 1 or raw.endswith(b"\n"):
-                    raise
-                trace.warnings.append(
-                    f"{trace.name}:{number}: the last line was cut off; what it held is left out"
-                )
-                break
+            line = Record.parse(raw, trace.name, number)
+            if not has_header:
+                _check_header(line)
+                has_header = True
+                continue
             item = trace._read_item(line)
             first = line_of.setdefault(item.key, number)
             if first != number:
@@ -162,11 +145,7 @@ class Trace:
             file.writelines(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        try:
-            writer = version("judged")
-        except PackageNotFoundError:  # run from a folder of sources
-            writer = "unknown"
-        yield json_line({"format": FORMAT, "version": VERSION, "created_by": f"judged {writer}"})
+        yield json_line({"format": FORMAT, "version": VERSION})
         for item in self.items.values():
             judgements = {name: write_judgement(one) for name, one in item.judgements.items()}
             yield json_line({**item.fields, _JUDGEMENTS: judgements})
@@ -197,8 +176,7 @@ def _check_header(header: Record) -> None:
     found = header.position("version")
     if found != VERSION:
         raise header.error(
-            f"has 'version' {found}, and this judged reads version {VERSION}; use the judged that "
-            f"wrote it ({header.optional_text('created_by') or 'unknown'}), or judge anew"
+            f"has 'version' {found}, and this judged reads version {VERSION}; judge anew"
         )
     header.refuse_unknown({"format", "version", "created_by"})
 
@@ -241,21 +219,12 @@ def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdic
             trace.put(context, _of_verdict(verdict, verdicts))
 
 
-def record_scores(
-    trace: Trace,
-    items: Sequence[AnswerItem],
-    scores: Sequence[AnswerScore],
-    rubrics: Sequence[RubricInfo],
-) -> None:
-    """Put the scores of items into a trace; those that no judge gave are left out.
-
-    `rubrics` are those of the server that gave them.
-    """
+def record_scores(trace: Trace, items: Sequence[AnswerItem], scores: Sequence[AnswerScore]) -> None:
+    """Put the scores of items into a trace; those that no judge gave are left out."""
     known = {item.item_id: answer_of(item) for item in items}
-    forms = {info.rubric: info.form for info in rubrics}
     for score in scores:
         if score.judge is not None and not _is_gap(score.error):
-            trace.put(known[score.item_id], _of_score(score, forms.get(score.rubric, "")))
+            trace.put(known[score.item_id], _of_score(score))
 
 
 def _is_gap(error: VerdictError | None) -> bool:
@@ -263,43 +232,27 @@ def _is_gap(error: VerdictError | None) -> bool:
 
 
 def _of_verdict(verdict: Verdict, verdicts: Verdicts) -> Judgement:
-    detail, judge = verdict.detail, verdicts.judge
+    detail = verdict.detail
     asked = () if detail is None else detail.samples
     samples = len(asked) if verdicts.agreement else 0
     votes = [bool(each.relevant) if each.status is Status.OK else None for each in asked]
-    majority = None
-    if verdict.agreement is not None and judge.kind == _VOTING:
-        valid = [vote for vote in votes if vote is not None]
-        if valid:
-            majority = 2 * sum(valid) > len(valid)
-        elif verdict.relevant:
-            majority = True
-        elif verdict.score is not None and verdict.score + SLACK >= judge.min_score:
-            majority = False  # what else kept it from being relevant
     return alike(
         Judgement,
         verdict,
-        judge=judge,
+        judge=verdicts.judge,
         passed=verdict.relevant,
         samples=samples,
-        majority=majority,
         rationale="" if detail is None else detail.rationale,
         model="" if detail is None else detail.model,
         votes=tuple(votes) if samples > 1 else (),
     )
 
 
-def _of_score(score: AnswerScore, form: str) -> Judgement:
-    majority = None
-    if score.score is not None and form == "verdict":
-        majority = score.score > 0.5  # the share of those who said yes; a tie has no score
-    elif score.score is not None and form == "claims":
-        majority = True  # claims were voted on, the whole was not
+def _of_score(score: AnswerScore) -> Judgement:
     return alike(
         Judgement,
         score,
         source=score.source or Source.COMPUTED,
-        majority=majority,
         rationale=score.reasoning,
         breakdown=Breakdown.of(score),
         probability=None,  # which is that of a calibration, and no part of the judge
@@ -325,15 +278,7 @@ class TraceFile:
         record_verdicts(self.trace, groups, verdicts)
         self.trace.write(self._path)
 
-    def keep_scores(
-        self,
-        items: Sequence[AnswerItem],
-        scores: Sequence[AnswerScore],
-        rubrics: Sequence[RubricInfo],
-    ) -> None:
-        """Put the scores of items into the file; `rubrics` are those of the server.
-
-        Raises FileError when it can't be written.
-        """
-        record_scores(self.trace, items, scores, rubrics)
+    def keep_scores(self, items: Sequence[AnswerItem], scores: Sequence[AnswerScore]) -> None:
+        """Put the scores of items into the file. Raises FileError when it can't be written."""
+        record_scores(self.trace, items, scores)
         self.trace.write(self._path)

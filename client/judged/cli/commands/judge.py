@@ -98,14 +98,14 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
     def run(self, out: Output) -> Document:
         """Judge, and write the lines."""
         lines = ContextFile(self.contexts)
-        folded, kept, asking = FoldedLines(lines), kept_trace(self, out), self.how_asked()
+        folded, kept, asking = FoldedLines(lines), kept_trace(self), self.how_asked()
         whole = self.replays or self.estimate or bool(self.trace)
         groups = list(folded) if whole else folded
         places = folded.places(self.contexts)
         with self.asking("judging", lines.n_contexts, places) as (server, how):
             client, info = server.client, server.info
             if self.replays:
-                replay = self.replay(out, self.min_score, details=self.details)
+                replay = self.replay(self.min_score, details=self.details)
                 with replayed(self, places):
                     found = replay.all_verdicts(groups, info.rubrics)
             else:
@@ -221,13 +221,13 @@ class EvaluateCommand(
             per_query=self.per_query or out.writes_json or labelled is not None,
             interval=self.how_sure(),
         )
-        kept = kept_trace(self, out)
+        kept = kept_trace(self)
         corrected: Mapping[str, CorrectedEstimate] | None = None
         places, asking = places_of_queries(queries), self.how_asked()
         with self.asking("judging", queries.n_contexts, places) as (server, how):
             measure = partial(Evaluator(server.client).evaluate_groups, groups, self.metric)
             if self.replays:
-                replay = self.replay(out, threshold)
+                replay = self.replay(threshold)
                 with replayed(self, places):
                     found = measure(replay, asked, timeout=self.timeout)
             else:

@@ -182,14 +182,14 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         """Score, and write lines, tables and gates."""
         threshold, gates = read_thresholds(self.min_score, self.rubric)
         file, given, asking = read_answers(self.answers), self.parameters(), self.how_asked()
-        kept = kept_trace(self, out)
+        kept = kept_trace(self)
         items, total = file.items, len(file.lines) * len(self.rubric)
         with self.asking("scoring", total, file.places()) as (server, how):
             client, info = server.client, server.info
             rubrics = read_rubrics(self.rubric, info, threshold, given)
             how["include_replies"] = self.details
             if self.replays:
-                replay = ScoreReplay(read_trace(self, out))
+                replay = ScoreReplay(read_trace(self))
                 with replayed(self, {}):
                     found = replay.scores(items, rubrics, info.rubrics)
             else:
@@ -201,7 +201,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 how["asking"] = asking
                 found = client.score_answers(items, rubrics, **how)
                 if kept is not None:
-                    kept.keep_scores(items, found.scores, info.rubrics)
+                    kept.keep_scores(items, found.scores)
             refuse_uncached(found)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
         return self._report(out, found)

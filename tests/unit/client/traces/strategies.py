@@ -56,10 +56,9 @@ def judgements(draw):
         error = VerdictError(*parts)
         return Judgement(judge, status, error=error, **common)
     score = draw(scores)
-    majority = draw(st.none() | st.booleans())
-    passed = score + 1e-9 >= judge.min_score and majority is not False
+    passed = score + 1e-9 >= judge.min_score and draw(st.booleans())
     agreement = draw(st.none() | scores)
-    return Judgement(judge, status, passed, score, majority=majority, agreement=agreement, **common)
+    return Judgement(judge, status, passed, score, agreement=agreement, **common)
 
 
 @st.composite

@@ -3,11 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judged import AnswerItem, QueryGroup, Rubric, Source, Status, Verdicts
 from judged.traces import (
-    Judgement,
     Missing,
     Replay,
     ReplayError,
@@ -28,8 +25,6 @@ from judged.values import (
 
 SIGNATURE = "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"
 JUDGE = JudgeIdentity("llm", "", 0.5, SIGNATURE, "a" * 64, "b" * 64)
-OVERLAP = replace(JUDGE, kind="token_overlap", min_score=0.6, signature="token_overlap|v1")
-PANEL = replace(JUDGE, kind="panel", profile="mean", signature="panel|profile:mean|v1")
 RUBRICS = [RubricInfo("retrieval_match", "1", "", 0.5, "3b70145c" + "0" * 56)]
 GROUPS = [
     QueryGroup("q", ["e1", "e2"], ["r1", "r2"], "one"),
@@ -37,7 +32,6 @@ GROUPS = [
     QueryGroup("q", ["e3"], ["r3"], "two"),
 ]
 SCORES = [1.0, 0.0, 0.0, 1.0, 1.0]
-NO_OTHER = r"no other threshold than 0\.5 can be applied"
 
 
 def verdicts(scores=SCORES, judge=JUDGE, failed=None, reason="TIMEOUT"):
@@ -88,33 +82,17 @@ class TestVerdicts:
 
 
 class TestThreshold:
-    def test_a_judge_without_votes_needs_the_score_only(self):
-        judgement = Judgement(OVERLAP, Status.OK, False, 0.55)
-        lower = judgement.at_threshold(0.55)
-        assert (lower.passed, lower.score, lower.judge.min_score) == (True, 0.55, 0.55)
-        assert judgement.at_threshold(0.55 + 1e-10).passed
-        assert not judgement.at_threshold(0.56).passed
+    def test_of_a_trace_is_the_only_one(self):
+        assert Replay(traced(), min_score=0.5).verdicts(GROUPS, RUBRICS).score == SCORES
+        with pytest.raises(ReplayError, match=r"made with the min_score 0\.5; for another"):
+            Replay(traced(), min_score=0.3).verdicts(GROUPS, RUBRICS)
 
-    @given(st.lists(st.booleans(), min_size=1, max_size=7), st.floats(0, 1))
-    def test_votes_need_the_score_and_a_majority(self, votes, threshold):
-        share, majority = sum(votes) / len(votes), 2 * sum(votes) > len(votes)
-        agreement = max(share, 1 - share)
-        judgement = Judgement(
-            *(JUDGE, Status.OK, majority and share >= 0.5, share),
-            samples=len(votes),
-            majority=majority,
-            agreement=agreement,
-        )
-        moved = judgement.at_threshold(threshold)
-        assert moved.passed == (majority and share + 1e-9 >= threshold)
-
-    def test_unknown_votes_give_no_decision_unless_the_score_does(self):
-        judgement = Judgement(JUDGE, Status.OK, False, 0.4, samples=3, agreement=2 / 3)
-        assert judgement.at_threshold(0.3) is None
-        assert judgement.at_threshold(0.45).passed is False
-        judged = replace(verdicts([0.4] * 5), agreement=[2 / 3] * 5)
-        with pytest.raises(ReplayError, match=NO_OTHER):
-            Replay(traced(judged), min_score=0.3).verdicts(GROUPS, RUBRICS)
+    def test_two_of_them_are_two_judges(self):
+        trace, other = traced(), replace(JUDGE, min_score=0.4, fingerprint="c" * 64)
+        one = Verdicts([True], [1.0], [1], [1], [0], [0, 1], {}, other, [1.0])
+        record_verdicts(trace, GROUPS[2:], one)
+        with pytest.raises(ReplayError, match="are those of several judges"):
+            Replay(trace).verdicts(GROUPS, RUBRICS)
 
 
 class TestRecorded:
@@ -141,31 +119,15 @@ class TestRecorded:
     def test_votes_rationale_and_model_come_from_the_details(self):
         judgement = self.judgement(True, True, False, None)
         assert judgement.votes == (True, True, False, None)
-        assert (judgement.samples, judgement.majority, judgement.agreement) == (4, True, 2 / 3)
+        assert (judgement.samples, judgement.agreement) == (4, 2 / 3)
         assert (judgement.rationale, judgement.model) == ("why", "small-1")
-
-    @pytest.mark.parametrize(
-        ("relevant", "score", "majority"),
-        [(True, 0.6, True), (False, 0.6, False), (False, 0.4, None)],
-    )
-    def test_without_details_the_votes_follow_from_the_outcome(self, relevant, score, majority):
-        judgement = self.judgement(relevant=relevant, score=score)
-        assert (judgement.majority, judgement.samples) == (majority, 0)
-
-    def test_a_panel_is_read_under_its_own_threshold_only(self, tmp_path):
-        self.trace(PANEL, True, False, False).write(tmp_path / "t.jsonl")
-        trace = Trace.read(tmp_path / "t.jsonl")
-        assert Replay(trace).verdicts(GROUPS[2:], []).relevant == [True]
-        with pytest.raises(ReplayError, match=NO_OTHER):
-            Replay(trace, min_score=0.3).verdicts(GROUPS[2:], [])
 
 
 ITEMS = [AnswerItem("a", "q", "x"), AnswerItem("b", "q", "y")]
 ANSWERS = replace(JUDGE, kind="answers", signature="answers|rubric:r@1|sha:3b70145c|v1")
 
 
-def info(form="score"):
-    return [RubricInfo("r", "1", "", 0.5, "3b70145c" + "0" * 56, form)]
+KNOWN = [RubricInfo("r", "1", "", 0.5, "3b70145c" + "0" * 56)]
 
 
 def both(samples=1, judge=ANSWERS):
@@ -174,39 +136,22 @@ def both(samples=1, judge=ANSWERS):
     return [AnswerScore(name, "r", Status.OK, *value, **more) for name, value in values.items()]
 
 
-def score_replay(scores, form="score"):
+def score_replay(scores):
     trace = Trace("t.jsonl")
-    record_scores(trace, ITEMS, scores, info(form))
+    record_scores(trace, ITEMS, scores)
     return ScoreReplay(trace)
 
 
-def passed(replay, rubric="r", form="score", **more):
-    found = replay.scores(ITEMS, [Rubric(rubric, **more)], info(form))
+def passed(replay, rubric="r", **more):
+    found = replay.scores(ITEMS, [Rubric(rubric, **more)], KNOWN)
     return [score.passed for score in found]
 
 
 class TestScores:
-    @pytest.mark.parametrize(
-        ("form", "samples", "threshold", "outcome"),
-        [
-            ("score", 1, 0.2, [True, True]),
-            ("score", 1, 0.8, [False, False]),
-            ("score", 3, 0.8, [False, False]),
-            ("score", 3, 0.2, None),
-            ("score", 3, 0.5, [False, True]),
-            ("verdict", 3, 0.2, [False, True]),
-            ("claims", 3, 0.2, [True, True]),
-        ],
-    )
-    def test_can_be_read_where_the_votes_do_not_depend_on_the_threshold(
-        self, form, samples, threshold, outcome
-    ):
-        replay = score_replay(both(samples), form)
-        if outcome is None:
-            with pytest.raises(ReplayError, match=NO_OTHER):
-                passed(replay, form=form, min_score=threshold)
-        else:
-            assert passed(replay, form=form, min_score=threshold) == outcome
+    def test_have_the_threshold_of_the_trace(self):
+        assert passed(score_replay(both()), min_score=0.5) == [False, True]
+        with pytest.raises(ReplayError, match="made with the min_score"):
+            passed(score_replay(both()), min_score=0.2)
 
     def test_that_no_judge_gave_are_not_recorded(self):
         error = VerdictError(9, "NOT_CACHED", "the cache has no reply", False)
