@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
 import secrets
 import shutil
 import warnings
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
@@ -34,7 +32,6 @@ from typing import (
 Value = TypeVar("Value")
 Key = TypeVar("Key")
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -83,17 +80,14 @@ class KnownFields:
 
 
 @contextmanager
-def open_file(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
-    """Open a file, gzipped or not, for reading. Raises FileError, also for faults while reading."""
+def open_file(path: Path | str) -> Iterator[BinaryIO]:
+    """Open a file for reading. Raises FileError, also for faults while reading."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
-            packed = file.peek(2)[:2] == _GZIP_MAGIC
-            yield gzip.GzipFile(fileobj=file) if packed else file
+            yield file
     except FileNotFoundError:
         raise FileError(name, None, "there is no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileError(name, None, f"is not a whole gzip file: {error}") from None
     except OSError as error:
         raise FileError(name, None, f"can't be read: {error.strerror or error}") from None
 

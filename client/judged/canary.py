@@ -25,10 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from judged._files import (
-    FileError,
     Record,
-    parse_json,
-    read_bytes,
+    read_object,
     read_records,
     replace_text,
     writing,
@@ -211,7 +209,7 @@ class CanaryItem:
 class Canary:
     """Items with the verdicts that a judge gave them, and what answered at the time.
 
-    `models` and `system_fingerprints` are as the providers of language models reported them.
+    `models` are as the providers of language models reported them.
     """
 
     items: Sequence[CanaryItem]
@@ -220,7 +218,6 @@ class Canary:
     fingerprint: str
     recorded_at: datetime
     models: Sequence[str] = ()
-    system_fingerprints: Sequence[str] = ()
 
     @property
     def flips(self) -> int:
@@ -261,13 +258,7 @@ class Canary:
     @classmethod
     def read(cls, path: Path | str) -> Canary:
         """Return the canary of a file. Raises FileError."""
-        name = str(path)
-        whole = read_bytes(path)
-        try:
-            file = Record(parse_json(whole, name, None), name, None, "")
-        except FileError as error:
-            none = "so it is no canary; `judged canary record` writes one"
-            raise FileError(name, None, f"{error.problem}, {none}") from None
+        file = read_object(path)
         if file.get("format") != FORMAT:
             raise file.error("is no canary; `judged canary record` writes one")
         if (version := file.position("version")) != VERSION:
@@ -301,7 +292,6 @@ class Check:
     signature: str
     fingerprint: str
     models: Sequence[str] = ()
-    system_fingerprints: Sequence[str] = ()
 
     def flipped(self) -> list[str]:
         """Return the ids of items that flipped in more than half of their asks, as recorded."""
@@ -398,7 +388,6 @@ class _Asker:
     max_cost: float | None
     timeout: float
     models: set[str] = field(default_factory=set)
-    system_fingerprints: set[str] = field(default_factory=set)
     usage: Usage | None = None
     signature: str = ""
     fingerprint: str = ""
@@ -426,7 +415,6 @@ class _Asker:
             self.usage = verdicts.usage + (self.usage or Usage())
         for detail in verdicts.details.values():
             self.models |= {detail.model} - {""}
-            self.system_fingerprints |= {detail.system_fingerprint} - {""}
         each = list(verdicts)
         offsets = verdicts.offsets
         found = [_outcome(each[a:b]) for a, b in pairwise(offsets)]
@@ -479,7 +467,6 @@ def record_canary(
         asker.fingerprint,
         now or datetime.now(UTC),
         sorted(asker.models),
-        sorted(asker.system_fingerprints),
     )
 
 
@@ -537,7 +524,6 @@ def check_canary(
         asker.signature,
         asker.fingerprint,
         sorted(asker.models),
-        sorted(asker.system_fingerprints),
     )
     history.add(check)
     return check

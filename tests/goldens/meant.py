@@ -75,10 +75,13 @@ MEANT: dict[str, str] = {
         "Options of commands are gone, and what later ones read of them."
     ),
     r"judged rank .*stdout line 7|judged usage --json|ends in none of \.html": "Told with less.",
+    r"system_fingerprints": "A canary is told by its models.",
+    r"files\.t\.jsonl": "A trace says nothing twice, and of votes no majority.",
     r"a table of labels|docs/labelling": "Items are labelled on the screen alone.",
     r"convert .*(made.csv|made.nope|--results|cannot_hold)": "What a format holds is told in one "
     "sentence, and results are not converted.",
-    r"looks like|is it what is called|is a folder; name": "A refusal names the place and no guess.",
+    r"result 1 has no span|looks like|is it what is called|is a folder; name": "A refusal names "
+    "the place and no guess.",
     r"MeasureAgreement .*(interval|warnings)|judged agree .*interval": "Agreement resamples items.",
     r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
     "have no bounds, and more labels are not forecast.",

@@ -128,7 +128,7 @@ class MeasuredRun:
 
 def run_names(paths: Sequence[str]) -> list[str]:
     """Return a name for each file: its stem, or the paths where stems repeat."""
-    stems = [Path(Path(path).name.removesuffix(".gz")).stem for path in paths]
+    stems = [Path(path).stem for path in paths]
     return stems if len(set(stems)) == len(stems) else list(paths)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from gzip import GzipFile
 from itertools import accumulate, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -57,7 +56,7 @@ def input_records(path: str, empty: str, known: str = "") -> Iterator[Record]:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO | GzipFile]:
+def _opened(path: str) -> Iterator[BinaryIO]:
     if path == STDOUT:
         yield sys.stdin.buffer
     else:
@@ -184,7 +183,7 @@ class ContextFile(Listed[Line]):
         self.models: dict[str, None] = {}
         self.n_contexts = self.n_blank = self._n = 0
         self.lacks: FileError | None = None
-        self._held: list[Line] | None = None if path != STDOUT and _is_plain(path) else []
+        self._held: list[Line] | None = None if path != STDOUT and Path(path).is_file() else []
         line_of: dict[str, int | None] = {}
         empty = f"holds nothing to judge; write lines of {_LINE}"
         with _opened(path) as file:
@@ -221,7 +220,7 @@ class ContextFile(Listed[Line]):
         return next(islice(self, index, None))
 
 
-def _stamp(file: BinaryIO | GzipFile) -> tuple[int, int, int]:
+def _stamp(file: BinaryIO) -> tuple[int, int, int]:
     """Return what is another one once a file was replaced or changed."""
     found = os.fstat(file.fileno())
     return found.st_ino, found.st_size, found.st_mtime_ns
@@ -356,7 +355,7 @@ def cluster_of(line: Line) -> str:
 class ReadQueries:
     """The queries of a data set with their results; iterating gives their groups, each time.
 
-    Results in a plain file are read as they are needed; of others all are held.
+    Results in a file are read as they are needed; of others all are held.
     """
 
     def __init__(self, dataset: str, results: str, *, by_spans: bool | None) -> None:
@@ -369,7 +368,9 @@ class ReadQueries:
                 "no query says what it should find, so there is nothing to measure; give queries "
                 "'expected_answers', 'expected_doc_ids' or 'expected_spans'",
             )
-        self._results = ResultFile(results) if _is_plain(results) else Results.from_jsonl(results)
+        self._results = (
+            ResultFile(results) if Path(results).is_file() else Results.from_jsonl(results)
+        )
         self.system_models = self._results.system_models
         self.n_contexts = sum(group.n_expected * group.n_retrieved for group in self)
 
@@ -390,14 +391,6 @@ class ReadQueries:
         """How queries and results fit each other."""
         ids = [query.query_id for query in self._dataset.queries]
         return Fit.of(ids, self._results, self._results.out_of_order)
-
-
-def _is_plain(path: str) -> bool:
-    """Say whether the lines of a file can be read in any order."""
-    if not Path(path).is_file():
-        return False
-    with open_file(path) as file:
-        return not isinstance(file, GzipFile)
 
 
 def places_of_queries(queries: ReadQueries) -> Places:

@@ -107,10 +107,8 @@ def write_judgement(judgement: Judgement) -> dict[str, Any]:
     """Return the JSON object of a judgement."""
     made = plain(judgement) | {"score": judgement.score}  # what is no number is not written
     judge = made.pop("judge")
-    rubric, version, _ = rubric_of(judgement.judge) or (None, None, "")
     judge["max_grade"] = judge["max_grade"] or None
-    named = {"judge": judge.pop("kind"), "rubric": rubric, "rubric_version": version}
-    whole = named | judge | made
+    whole = {"judge": judge.pop("kind")} | judge | made
     return {
         name: value for name, value in whole.items() if name not in _RARE or value not in (None, [])
     }
@@ -121,7 +119,7 @@ def _names(kind: Any) -> set[str]:  # noqa: ANN401 - a dataclass
 
 
 _KNOWN = {
-    # Earlier versions wrote `majority`, by which another threshold was applied.
+    # The first three are of earlier versions, and told by the signature or no more.
     "": {"rubric", "rubric_version", "majority"} | _names(Judgement) | _names(JudgeIdentity),
     "error": _names(VerdictError),
     "breakdown": _names(Breakdown),
@@ -152,10 +150,6 @@ def read_judgement(record: Record, name: str) -> Judgement:
     _check_verdict(record, judgement)
     if judgement.name != name:
         raise record.error(f"has the signature of {judgement.name!r}")
-    named = rubric_of(judge) or (None, None)
-    for key, value in zip(("rubric", "rubric_version"), named, strict=False):
-        if record.optional_text(key) != value:
-            raise record.error(f"has another {key!r} than its 'signature', which says {value!r}")
     return judgement
 
 

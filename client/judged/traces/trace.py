@@ -101,8 +101,6 @@ class Trace:
 
     def _read_item(self, line: Record) -> Item:
         try:
-            if line.get("format") is not None:
-                raise line.error("is a second header; put the files together by judging into one")
             item = Item.of(_read_fields(line))
             judgements = line.record(_JUDGEMENTS)
             if judgements is None:

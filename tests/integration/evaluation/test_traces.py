@@ -78,8 +78,6 @@ class TestFile:
         assert header == {"format": "judged-trace", "version": 1}
         assert line["query"] == LINES[0]["query"]
         judgement = line["judgements"][NAME]
-        assert judgement["rubric"] == "retrieval_match"
-        assert judgement["rubric_version"] == "1"
         assert judgement["rationale"] == "read it"
         assert judgement["model"] == "scripted-1-2024-07-18"
         facts = ("status", "passed", "score", "samples", "agreement")

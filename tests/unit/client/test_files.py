@@ -1,6 +1,5 @@
 """Lines and JSON from files, and the errors that name file and line."""
 
-import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,23 +22,11 @@ def record(**fields):
 
 
 class TestReading:
-    def test_reads_gzip_by_content_not_by_name(self, tmp_path):
-        path = tmp_path / "f.txt"
-        path.write_bytes(gzip.compress(b"a\nb\n"))
-        assert list(read_lines(path)) == [(1, b"a\n"), (2, b"b\n")]
-
     def test_takes_off_a_byte_order_mark(self, tmp_path):
         path = tmp_path / "f"
         path.write_bytes(b"\xef\xbb\xbf{}\n\xef\xbb\xbf{}")  # two files that were joined
         assert list(read_lines(path)) == [(1, b"{}\n"), (2, b"{}")]
         assert read_bytes(path).startswith(b"{}")
-
-    @pytest.mark.parametrize("cut", [3, 12, 25])
-    def test_says_that_a_gzip_file_is_cut(self, tmp_path, cut):
-        path = tmp_path / "f.gz"
-        path.write_bytes(gzip.compress(b"some text that is long enough " * 9)[:cut])
-        with pytest.raises(FileError, match="is not a whole gzip file"):
-            list(read_lines(path))
 
 
 class TestParseJson:

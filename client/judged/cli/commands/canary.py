@@ -28,7 +28,7 @@ from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
 
 ENOUGH_ITEMS = 20
-_WHO = "signature models system_fingerprints"
+_WHO = "signature models"
 NOISY = 0.1
 """The largest share of differing verdicts for which docs/ci.md says how soon a change shows."""
 
@@ -208,9 +208,6 @@ def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
             f"other models answer: {', '.join(found.models)}; when it was recorded "
             f"{', '.join(canary.models) or 'none said its name'}"
         )
-    new = set(found.system_fingerprints) - set(canary.system_fingerprints)
-    if new and canary.system_fingerprints:
-        yield (f"the provider reports a new system fingerprint: {', '.join(sorted(new))}")
 
 
 def _exp(log_value: float) -> float:

@@ -139,22 +139,14 @@ def group_of(
     by_spans = by_spans and not by_id
     texts, ids, spans = [], [], []
     for rank, result in enumerate(ranked):
-        place = f"query {query.query_id!r}, result {rank + 1}"
         document = documents.get(result.doc_id) if result.doc_id is not None else None
         text = document.text if result.text is None and document is not None else result.text
-        if by_spans and result.span is None:
+        needed = "doc_id" if by_id else "span" if by_spans else "text"
+        if {"doc_id": result.doc_id, "span": result.span, "text": text}[needed] is None:
             raise MissingText(
-                f"{place} has no span, but spans are expected; "
-                'give it a "span" with "file", "start" and "end"'
+                f"query {query.query_id!r}, result {rank + 1} has no {needed!r}, by which this "
+                "query is measured; add it, or its document to the dataset"
             )
-        if text is None and not by_id and not by_spans:
-            known = f"doc_id {result.doc_id!r}" if result.doc_id is not None else "no doc_id"
-            raise MissingText(
-                f"{place} ({known}) has no text to judge; give "
-                'it a "text", or add the document to the "documents" of the dataset'
-            )
-        if by_id and result.doc_id is None:
-            raise MissingText(f"{place} has no doc_id, but this query is matched by document id")
         texts.append(text or "")
         ids.append(f"retrieved_{rank}" if result.doc_id is None else result.doc_id)
         spans.append(result.span)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -19,7 +19,6 @@ from judged._files import (
     KnownFields,
     Record,
     json_line,
-    parse_json,
     read_bytes,
     read_records,
     replace_text,
@@ -124,14 +123,9 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
 def _read_ragas(path: Path | str, content: Content) -> None:
     """Read samples as the queries q1, q2, …; what was retrieved is passed over.
 
-    `EvaluationDataset.to_jsonl` writes them as lines, `to_list` as a list. The expected answers of
-    one are its reference contexts, or its reference where it has none.
+    `EvaluationDataset.to_jsonl` writes them. Expected answers are the reference contexts, or the
+    reference where there are none.
     """
-    name, raw = str(path), read_bytes(path)
-    samples: Iterable[Record] = read_records(path)
-    if raw.lstrip()[:1] == b"[":
-        whole = Record({"samples": parse_json(raw, name, None)}, name, None, "")
-        samples = whole.records("samples")
     numbers = count(1)
 
     def query_of(sample: Record) -> Query:
@@ -140,7 +134,7 @@ def _read_ragas(path: Path | str, content: Content) -> None:
         ids = sample.identifiers("reference_context_ids")
         return Query(query_id, sample.text("user_input"), expected, ids)
 
-    for sample in samples:
+    for sample in read_records(path):
         content.take(sample, query_of)
 
 
@@ -198,7 +192,7 @@ def format_of(path: Path | str, name: str | None = None) -> str:
         return name
     if Path(path).is_dir() or not Path(path).suffix:
         return "beir"
-    suffix = Path(str(path).removesuffix(".gz")).suffix.removeprefix(".").lower()
+    suffix = Path(path).suffix.removeprefix(".").lower()
     for known_name, of in FORMATS.items():
         if suffix in of.suffixes:
             return known_name

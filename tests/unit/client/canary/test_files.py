@@ -37,12 +37,12 @@ LLM = Judge("llm")
 
 
 def canary(items=(ONE,), judge=LLM):
-    return Canary(list(items), judge, "llm|v1", "f1", WHEN, ["gpt-x-0613"], ["fp_1"])
+    return Canary(list(items), judge, "llm|v1", "f1", WHEN, ["gpt-x-0613"])
 
 
 def check(evidence=(0.5, 3.5)):
     rounds = [(1, 1)] * len(evidence)
-    return Check(WHEN, rounds, {"a": 2}, {"a": 2}, list(evidence), "llm|v1", "f1", ["m"], [])
+    return Check(WHEN, rounds, {"a": 2}, {"a": 2}, list(evidence), "llm|v1", "f1", ["m"])
 
 
 @given(st.lists(ITEMS, min_size=1, max_size=4), JUDGES)

@@ -36,7 +36,7 @@ def test_a_query_without_the_metric_is_named(tmp_path, values):
 @pytest.mark.parametrize(
     ("paths", "names"),
     [
-        (["out/bm25.run", "dense.txt.gz"], ["bm25", "dense"]),
+        (["out/bm25.run", "dense.txt"], ["bm25", "dense"]),
         (["a/x.run", "b/x.run", "y.run"], ["a/x.run", "b/x.run", "y.run"]),
     ],
 )

@@ -126,8 +126,6 @@ class TestFaults:
             (2, put("status", "ERROR"), "has 'passed', but its status is ERROR"),
             (2, put("samples", -1), "has 'samples' that is not a whole number"),
             (2, put("scoring_key", "xyz"), "has 'scoring_key' that is not a SHA-256 in hex"),
-            (2, put("rubric", "faithfulness"), "has another 'rubric' than its 'signature'"),
-            (2, put("rubric_version", "2"), "has another 'rubric_version' than its 'signature'"),
             (2, put("scores", 1), "has 'scores', which this version of the format does not know"),
             (2, put("source", None), "has no 'source'"),
             (2, put("breakdown", {"overall": 1}), "breakdown has 'overall', which this version"),
