@@ -163,8 +163,6 @@ def describe_cascade(usage: Usage) -> list[str]:
     if cascade is None:
         return []
     lines = []
-    if usage.avoided_calls:
-        lines.append(f"{plural(usage.avoided_calls, 'call')} avoided")
     shift = cascade.shift
     if cascade.guarantee is not None and shift is not None and not shift.unlike:
         checked = f"; not checked: {shift.not_checked}" if shift.not_checked else ""

@@ -31,7 +31,6 @@ from judged_server.domain import (
     VerdictDetail,
     VerdictFault,
     need,
-    to_amount,
 )
 from judged_server.judges.base import (
     CalibratedJudge,
@@ -42,7 +41,6 @@ from judged_server.judges.base import (
     Profile,
     PureJudge,
 )
-from judged_server.llm.budgets import estimate_calls
 from judged_server.llm.chat import Reason
 from judged_server.llm.question import PlannedCall
 from judged_server.statistics.calibration.cascade import (
@@ -154,23 +152,6 @@ class Left:
         return count_items(data, of_each, best, flags, np.array(lengths, np.float64))
 
 
-def avoided_by(stages: Sequence[Stage], groups: Sequence[QueryGroup]) -> tuple[int, int | None]:
-    """Return how many questions the first of the stages that asks any would ask.
-
-    Beside it what they would cost at most, in nano-units; None where a price is not known.
-    """
-    for stage in stages:
-        calls = 0
-        cost: int | None = 0
-        for planned, weight in estimate_calls(stage.judge.planned_calls(groups)):
-            calls += planned.times
-            one = weight.cost
-            cost = None if cost is None or one is None else cost + planned.times * one
-        if calls:
-            return calls, cost
-    return 0, 0
-
-
 _UNSETTLED = (
     "no stage of the cascade was sure of it; add a stage that settles everything, llm for "
     'instance, or ask for "unsettled": "earlier"'
@@ -199,7 +180,6 @@ class _Run:
         self._details: dict[int, VerdictDetail] = {}
         self._took = [StageUsage(stage.judge.identity.signature) for stage in cascade.stages]
         self._usage = Usage()
-        self._avoided_cost: int | None = 0
         self._counts: tuple[int, ...] = ()
 
     def take(self, place: int, columns: ScoreColumns, *, limited: bool) -> None:
@@ -240,12 +220,7 @@ class _Run:
         guarantee = self._cascade.guarantee
         if place == 0 and guarantee is not None and guarantee.data:
             self._counts = tuple(left.counts(guarantee.data, columns, best).tolist())
-        calls, cost = avoided_by(
-            self._cascade.stages[place + 1 :], left.take(np.flatnonzero(done)).groups
-        )
-        before = self._avoided_cost
-        self._avoided_cost = None if before is None or cost is None else before + cost
-        self._usage += usage + Usage(avoided_calls=calls)
+        self._usage += usage
         self.left = left.take(order if limited else np.sort(order))
 
     def columns(self) -> ScoreColumns:
@@ -262,8 +237,7 @@ class _Run:
         ok = found.ok
         for name in ("scores", "probabilities", "stages"):
             found.filled(name)[~ok] = 0
-        avoided = None if self._avoided_cost is None else to_amount(self._avoided_cost)
-        did = CascadeUsage(tuple(self._took), avoided, self._cascade.guarantee, self._counts)
+        did = CascadeUsage(tuple(self._took), None, self._cascade.guarantee, self._counts)
         return replace(
             found,
             faults=tuple(self._faults[place] for place in sorted(self._faults) if not ok[place]),

@@ -533,8 +533,7 @@ def _unpriced_fault(model: ChatModel) -> ModelFault:
         Reason.BUDGET,
         f"the model {model.card.name} has no prices on this server, and what you may spend has a "
         "limit (per_day or per_month); ask for another model, or ask the operator to set "
-        "input_per_million and output_per_million of it, or unpriced_input_per_million and "
-        "unpriced_output_per_million under [budget]",
+        "input_per_million and output_per_million of it",
         retryable=False,
     )
 

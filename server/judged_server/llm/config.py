@@ -18,7 +18,7 @@ import ipaddress
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -61,11 +61,8 @@ def matching(pattern: str, rule: str) -> pydantic.AfterValidator:
     return pydantic.AfterValidator(check)
 
 
-def read(form: Any, content: object, source: str, hints: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401 - an instance of `form`
-    """Return what a table says, those inside it included. Raises SettingsError.
-
-    `hints` say of unknown keys why they are not here.
-    """
+def read(form: Any, content: object, source: str) -> Any:  # noqa: ANN401 - an instance of `form`
+    """Return what a table says, those inside it included. Raises SettingsError."""
     if not isinstance(content, dict):
         raise SettingsError(f"{source} must be a table")
     adapter = pydantic.TypeAdapter(form)
@@ -80,8 +77,7 @@ def read(form: Any, content: object, source: str, hints: Mapping[str, str] | Non
     kind, way = first["type"], list(first["loc"])
     if kind in {_UNKNOWN, "missing"}:
         *way, key = way
-        says = "is missing" if kind == "missing" else (hints or {}).get(str(key))
-        says = says or _unknown(str(key), adapter)
+        says = "is missing" if kind == "missing" else _unknown(str(key), adapter)
         shown = key if re.fullmatch(r"[\w-]{1,40}", str(key)) else "a key"
         raise SettingsError(f"{place_of(source, content, way)}: {shown} {says}")
     if kind == "value_error":
@@ -136,23 +132,13 @@ def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
     return raw
 
 
-def read_toml(
-    raw: bytes, source: str, tell: Callable[[tomllib.TOMLDecodeError], str] = str
-) -> object:
-    """Return what a file holds; `source` is named in errors, `tell` says what is wrong.
-
-    Raises SettingsError.
-    """
+def read_toml(raw: bytes, source: str) -> object:
+    """Return what a file holds; `source` is named in errors. Raises SettingsError."""
     text = text_of(raw, source)
     try:
         return tomllib.loads(text)
-    except RecursionError:
-        why = "it nests too deep"
-    except tomllib.TOMLDecodeError as error:
-        why = tell(error)
-    except ValueError:
-        why = "a number in it has too many digits"
-    raise SettingsError(f"{source} is not TOML: {why}")
+    except (ValueError, RecursionError) as error:  # as a number of too many digits
+        raise SettingsError(f"{source} is not TOML: {error}") from None
 
 
 def text_of(raw: bytes, source: str) -> str:
@@ -173,7 +159,6 @@ Name = Annotated[
         "a name of letters, digits and . _ : / - that begins with a letter or a digit",
     ),
 ]
-Id = Annotated[str, matching(r"[\w.-]{0,100}", "an id")]
 PerMillion = Annotated[float, Field(ge=0, le=1e9)]
 Money = Annotated[float, Field(ge=1e-9, le=1e9)]
 
@@ -208,8 +193,6 @@ class ProviderConfiguration:
     ] = ""
     key_file: FilePath = None
     auth: str = "bearer"
-    organization: Id = ""
-    project: Id = ""
     ca_file: FilePath = None
     max_concurrency: Annotated[int, Field(ge=1, le=4096)] = 32
     requests_per_minute: Annotated[float | None, Field(ge=1, le=1e9)] = None
@@ -242,35 +225,27 @@ class ModelConfiguration:
     default: bool = False
 
     def __post_init__(self) -> None:
-        _prices(self, "")
+        if (self.input_per_million is None) is not (self.output_per_million is None):
+            raise ValueError("input_per_million and output_per_million must both be set, or none")
 
     @property
     def prices(self) -> Prices | None:
         """What a million tokens cost, None where that is not known."""
-        return _prices(self, "")
+        if self.input_per_million is None or self.output_per_million is None:
+            return None
+        return Prices(self.input_per_million, self.output_per_million)
 
 
 @table(frozen=True, slots=True, config=STRICT)
 class BudgetConfiguration:
     """What may be spent, in the currency of the file; None for no limit.
 
-    `file` is where the spending of a day is kept, None for the usual place. Models that have no
-    prices of their own count by the unpriced ones, where these are given.
+    `file` is where the spending of a day is kept, None for the usual place.
     """
 
     per_request: Money | None = None
     per_day: Money | None = None
-    unpriced_input_per_million: PerMillion | None = None
-    unpriced_output_per_million: PerMillion | None = None
     file: FilePath = None
-
-    def __post_init__(self) -> None:
-        _prices(self, "unpriced_")
-
-    @property
-    def unpriced(self) -> Prices | None:
-        """The prices of models that have none of their own."""
-        return _prices(self, "unpriced_")
 
 
 @table(frozen=True, slots=True, config=STRICT)
@@ -281,18 +256,6 @@ class Configuration:
     providers: tuple[ProviderConfiguration, ...] = ()
     models: tuple[ModelConfiguration, ...] = ()
     budget: BudgetConfiguration = Field(default_factory=BudgetConfiguration)
-
-
-def _prices(of: ModelConfiguration | BudgetConfiguration, prefix: str) -> Prices | None:
-    """Return the prices of a table, None without any; one without the other is refused."""
-    keys = [f"{prefix}input_per_million", f"{prefix}output_per_million"]
-    price_in, price_out = (getattr(of, key) for key in keys)
-    if price_in is not None and price_out is not None:
-        return Prices(price_in, price_out)
-    if price_in is not price_out:
-        missing, given = keys if price_in is None else reversed(keys)
-        raise ValueError(f"{missing} is missing beside {given}; set both, to 0 what is free")
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +276,11 @@ class Capabilities:
 FAKE = "fake"
 _NOT_SENT = """
     allow_http auth base_url ca_file key_env key_file max_concurrency
-    max_tokens_parameter organization project requests_per_minute schema_bounds send_seed
+    max_tokens_parameter requests_per_minute schema_bounds send_seed
     send_temperature timeout_s tokens_per_minute
 """
 
-_NOT_ANTHROPIC = "organization project send_seed max_tokens_parameter schema_bounds"
+_NOT_ANTHROPIC = "send_seed max_tokens_parameter schema_bounds"
 
 CAPABILITIES = {
     "openai": Capabilities(tuple(Structured), ("bearer", "api-key")),
@@ -331,7 +294,7 @@ CAPABILITIES = {
     "gemini": Capabilities(
         tuple(Structured),
         ("x-goog-api-key", "bearer"),
-        ("organization", "project", "max_tokens_parameter", "schema_bounds"),
+        ("max_tokens_parameter", "schema_bounds"),
     ),
     FAKE: Capabilities(
         (Structured.JSON_SCHEMA, Structured.NONE),
@@ -344,17 +307,12 @@ CAPABILITIES = {
 
 
 MAX_FILE_BYTES, _MAX_KEY_BYTES = 1 << 20, 16 << 10
-_HINTS = dict.fromkeys(
-    ("key", "api_key", "apikey", "token", "secret", "password"),
-    "does not belong here: name the environment variable (key_env) or the file (key_file) that "
-    "holds the key",
-) | {"headers": "can't be set; auth, organization and project are all that is sent"}
 
 
 def read_configuration(path: Path) -> Configuration:
     """Return what the file says. Raises SettingsError, which names the file and the place."""
     raw = content_of(path, "llm_config", MAX_FILE_BYTES)
-    return parse_configuration(read_toml(raw, str(path), _place), str(path), path.parent)
+    return parse_configuration(read_toml(raw, str(path)), str(path), path.parent)
 
 
 def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Configuration:  # noqa: ANN401 - anything
@@ -362,7 +320,7 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
 
     All files that it names are looked for in `folder`, unless their paths are absolute.
     """
-    found: Configuration = read(Configuration, content, source, _HINTS)
+    found: Configuration = read(Configuration, content, source)
     if not found.models:
         raise SettingsError(f"{source}: there is no [[models]] table; add one, or drop llm_config")
     providers: dict[str, ProviderConfiguration] = {}
@@ -452,17 +410,13 @@ def _api_of(provider: ProviderConfiguration, given: Mapping[str, Any]) -> Capabi
 
 def _check_budget(budget: BudgetConfiguration, models: Iterable[ModelConfiguration]) -> None:
     """Refuse a budget without a limit: without its price, what a model spends can't be known."""
-    if budget.unpriced is not None:
-        return
     if budget.per_request is None and budget.per_day is None:
         raise ValueError("per_request and per_day are both missing; set one, or drop [budget]")
     for model in models:
         if model.prices is None:
             raise ValueError(
                 f"model {model.name} has no prices, so nobody can tell what it "
-                "spends; set input_per_million and output_per_million of it, 0 where it is free, "
-                "or unpriced_input_per_million and unpriced_output_per_million here, by which all "
-                "models without prices count"
+                "spends; set input_per_million and output_per_million of it, 0 where it is free"
             )
 
 
@@ -484,10 +438,8 @@ def _check_base_url(provider: ProviderConfiguration) -> None:
         raise ValueError("base_url is not a URL") from None
     if parts.scheme not in {"https", "http"} or not host:
         raise ValueError("base_url must begin with https:// and name a host")
-    if "@" in parts.netloc or "\\" in url:
-        raise ValueError("base_url must not hold a user name or password; use key_env")
-    if parts.query or parts.fragment or "?" in url or "#" in url:
-        raise ValueError("base_url must end with its path, without ? or #")
+    if "@" in parts.netloc or not {"\\", "?", "#"}.isdisjoint(url):
+        raise ValueError("base_url must hold no user name, password, ? or #; key_env names the key")
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -497,12 +449,6 @@ def _check_base_url(provider: ProviderConfiguration) -> None:
             "base_url must be https, since prompts and key would travel in the open; "
             "allow_http = true permits it in a network you trust"
         )
-
-
-def _place(error: tomllib.TOMLDecodeError) -> str:
-    """Return where the file breaks off, without what stands there: it may be a key."""
-    place = re.search(r"\(at (line \d+, column \d+)\)$", str(error))
-    return f"look at {place[1]}" if place else "look at its end, where something is not closed"
 
 
 def key_of(

@@ -21,7 +21,6 @@ from judged_server.llm.chat import (
     ChatRequest,
     Completed,
     FinishReason,
-    Prices,
     TokenUsage,
 )
 from judged_server.llm.config import (
@@ -136,7 +135,7 @@ class ChatModels:
             if provider.replies is not None:
                 script = read_script(provider.replies)
                 for model in models:
-                    card = _card(model, provider, script.sha256, configuration.budget.unpriced)
+                    card = _card(model, provider, script.sha256)
                     made[model.name] = FakeModel(card, script, clock)
                 continue
             key, problem = key_of(provider, environ)
@@ -148,7 +147,7 @@ class ChatModels:
             dialect = DIALECTS[provider.dialect]
             headers = dialect.headers(provider, key)
             for model in models:
-                card = _card(model, provider, provider.base_url, configuration.budget.unpriced)
+                card = _card(model, provider, provider.base_url)
                 made[model.name] = ConfiguredModel(
                     card, model, dialect, headers, endpoint, clock, problem
                 )
@@ -195,7 +194,6 @@ def _card(
     model: ModelConfiguration,
     provider: ProviderConfiguration,
     where: str,
-    unpriced: Prices | None,
 ) -> ChatModelCard:
     return ChatModelCard(
         name=model.name,
@@ -203,19 +201,16 @@ def _card(
         dialect=provider.dialect,
         model=model.model,
         structured=model.structured is not Structured.NONE,
-        prices=model.prices or unpriced,
+        prices=model.prices,
         takes_temperature=model.send_temperature,
         conditions=orjson.dumps(
             [
                 where,
-                provider.organization,
-                provider.project,
                 model.structured,
                 model.send_temperature,
                 model.send_seed,
                 model.max_tokens_parameter,
-                # Younger than files of kept replies, whose keys have these conditions.
-                *([] if model.schema_bounds else ["no bounds"]),
+                model.schema_bounds,
             ]
         ).decode(),
     )

@@ -197,27 +197,5 @@ def test_a_model_without_prices_is_not_asked_where_money_has_a_limit(world: Worl
             errors = client.judge(work(1), judge).errors
             assert {error.reason for error in errors.values()} == {"BUDGET"}
             assert "has no prices on this server" in errors[0].message
-            assert "unpriced_input_per_million" in errors[0].message
         with world.client(server, "rich") as client:
             assert not client.judge(work(1), judge).errors
-
-
-def test_a_model_without_prices_counts_by_those_that_the_operator_names(world: World):
-    models = world.folder / "llm.toml"
-    budget = "[budget]\nunpriced_input_per_million = 900\nunpriced_output_per_million = 900\n"
-    models.write_text(models.read_text() + budget)
-    judge = Judge("llm", parameters={"model": "unpriced"})
-    spent = 0.0
-    with (
-        running_server(*world.flags, env=world.environment) as server,
-        world.client(server, "poor") as client,
-    ):
-        with pytest.raises(BudgetExhausted, match="what you may spend a day is used up"):
-            for number in range(100):
-                usage = client.judge(work(number), judge).usage
-                tokens = usage.input_tokens + usage.output_tokens
-                assert usage.cost == pytest.approx(900e-6 * tokens)
-                spent += usage.cost
-        assert client.judge(work(1), Judge("token_overlap")).relevant
-    assert 0 < spent <= LIMIT
-    assert world.settled("poor") == pytest.approx(spent, abs=1e-6)

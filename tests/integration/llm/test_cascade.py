@@ -67,12 +67,9 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
         assert line["relevant"] == (len(line["retrieved_text"]) % 2 == 0)
     usage = judged.read("j.json")["usage"]
     assert 0 < usage["calls"] <= estimated
-    assert usage["avoided_calls"] > 3 * usage["calls"]
-    assert "calls avoided" in done.stderr
     told = usage["cascade"]
     assert [stage["settled"] for stage in told["stages"]] == [293 - len(asked), len(asked)]
     assert told["stages"][1]["cost"] == usage["cost"]
-    assert told["avoided_cost"] > usage["cost"]
     would_do = judged.read("estimate.json")["estimate"]["cascade"]
     assert [stage["asked"] for stage in would_do["stages"]] == [293, len(asked)]
 

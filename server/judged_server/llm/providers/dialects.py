@@ -269,15 +269,13 @@ class Dialect:
         found = {
             "Content-Type": "application/json",
             "Accept": "application/json",
-            "OpenAI-Organization": provider.organization,
-            "OpenAI-Project": provider.project,
             **self.fields,
         }
         if key is not None and provider.auth == "bearer":
             found["Authorization"] = f"Bearer {key.get_secret_value()}"
         elif key is not None:
             found[provider.auth] = key.get_secret_value()
-        return {name: value for name, value in found.items() if value}
+        return found
 
     def read_reply(self, status: int, body: bytes) -> ChatReply:
         """Return the reply in the body of a response. Raises ProviderFault, whatever it is.

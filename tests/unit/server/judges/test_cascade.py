@@ -133,7 +133,7 @@ def test_what_a_stage_is_sure_of_goes_no_further() -> None:
     assert found.columns.stages.tolist() == [1, 2, 1, 1, 1, 1, 1]
     assert found.relevant.tolist() == [True, True, False, True, False, False, False]
     usage = found.columns.usage
-    assert replace(usage, cascade=None) == Usage(calls=1, cost=0.5, avoided_calls=6)
+    assert replace(usage, cascade=None) == Usage(calls=1, cost=0.5)
     told = [(s.judge.split("|")[0], s.asked, s.settled, s.cost) for s in usage.cascade.stages]
     assert told == [("token_overlap", 5, 4, 0.0), ("model", 1, 1, 0.5)]
     assert found.columns.statuses is None
@@ -212,7 +212,6 @@ def test_what_replies_leave_of_the_money_is_spent_too() -> None:
     assert model.judge.asked == ["a b c d x", "a b c x"]
     usage = found.columns.usage
     assert [(stage.asked, stage.settled) for stage in usage.cascade.stages] == [(3, 0), (2, 2)]
-    assert usage.avoided_calls == 0
 
 
 def test_a_cascade_is_estimated() -> None:

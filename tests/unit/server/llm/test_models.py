@@ -19,8 +19,6 @@ def test_the_default_is_listed_first_and_found_without_a_name():
 
 CONDITIONS = [
     {"base_url": "https://other.test/v1"},
-    {"organization": "org-2"},
-    {"project": "proj-2"},
     {"structured": "json_object"},
     {"send_temperature": False},
     {"send_seed": False},
@@ -34,7 +32,7 @@ def test_all_that_can_change_a_reply_is_a_condition():
         provider = {"name": "p", "base_url": "https://p.test/v1"}
         model = {"name": "m", "provider": "p", "model": "x"}
         for key, value in changes.items():
-            (provider if key in {"base_url", "organization", "project"} else model)[key] = value
+            (provider if key == "base_url" else model)[key] = value
         other = {"name": "n", "provider": "p", "model": "y"}
         whole = {"providers": [provider], "models": [model, other]}
         return ChatModels(parse_configuration(whole, "f"), {}).get("m").card.conditions

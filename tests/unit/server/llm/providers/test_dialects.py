@@ -335,11 +335,10 @@ def test_the_path_of_gemini_holds_the_model(name, path):
     ],
 )
 def test_the_key_stands_in_the_header_of_its_auth_alone(dialect, auth, header):
-    provider = ProviderConfiguration("p", "u", auth=auth, organization="org", project="proj")
+    provider = ProviderConfiguration("p", "u", auth=auth)
     headers = DIALECTS[dialect].headers
     without, with_key = headers(provider, None), headers(provider, SecretStr("k"))
     assert dict([header]) == dict(with_key.items() - without.items())
-    assert (without["OpenAI-Organization"], without["OpenAI-Project"]) == ("org", "proj")
 
 
 @pytest.mark.parametrize(
