@@ -55,6 +55,7 @@ MEANT: dict[str, str] = {
     r"(fingerprint|scoring_key|stages_sha256): |(llm/|members:)[0-9a-f]{8}|members:exact"
     r"|^(StreamJudge llm|ScoreAnswers)[^:]*: sha256|--trace t\.jsonl[^:]*: files": "The parser of "
     "replies has another version, which is in the keys of judges that ask models.",
+    r"avoided_(calls|cost)": "What a cascade avoided is not estimated.",
     r"judge\.calibration: was made": "Told by its flag.",
     r'-> "[^"]*(must be (from|at least|above) [-\d]|is that of |\d+ entries for )': "Intervals, "
     "repeats and lengths are each told in one way.",

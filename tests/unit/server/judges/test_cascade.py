@@ -27,7 +27,6 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
 from judged_server.judges.panel import PanelKind
-from judged_server.llm.budgets import CallEstimate
 
 Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
 
@@ -62,14 +61,6 @@ class ModelJudge(Judge):
         statuses[unpaid] = Status.ERROR
         faults = tuple(VerdictFault(index, "BUDGET", "too little") for index in unpaid)
         return replace(columns, statuses=statuses, faults=faults)
-
-
-@pytest.fixture(autouse=True)
-def price(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question costs half a unit at most."""
-    most = CallEstimate(10, 10, NANO // 2)
-    estimates = lambda planned: ((each, most) for each in planned)  # noqa: E731
-    monkeypatch.setattr("judged_server.judges.cascade.estimate_calls", estimates)
 
 
 class ModelKind:
