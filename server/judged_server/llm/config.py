@@ -29,7 +29,6 @@ import pydantic
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic.dataclasses import dataclass as table
 
-from judged_server.errors import did_you_mean
 from judged_server.llm.chat import Prices
 from judged_server.settings import SettingsError
 
@@ -65,10 +64,10 @@ def read(form: Any, content: object, source: str) -> Any:  # noqa: ANN401 - an i
     """Return what a table says, those inside it included. Raises SettingsError."""
     if not isinstance(content, dict):
         raise SettingsError(f"{source} must be a table")
-    adapter = pydantic.TypeAdapter(form)
     try:
         # As JSON, where a list may be a tuple and a text a path, and nothing else is converted.
-        return adapter.validate_json(json.dumps(content, default=_no_json))
+        raw = json.dumps(content, default=_no_json)
+        return pydantic.TypeAdapter(form).validate_json(raw)
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False)
     except ValueError as error:
@@ -77,7 +76,7 @@ def read(form: Any, content: object, source: str) -> Any:  # noqa: ANN401 - an i
     kind, way = first["type"], list(first["loc"])
     if kind in {_UNKNOWN, "missing"}:
         *way, key = way
-        says = "is missing" if kind == "missing" else _unknown(str(key), adapter)
+        says = "is missing" if kind == "missing" else "is not known here; leave it out"
         shown = key if re.fullmatch(r"[\w-]{1,40}", str(key)) else "a key"
         raise SettingsError(f"{place_of(source, content, way)}: {shown} {says}")
     if kind == "value_error":
@@ -103,14 +102,6 @@ def place_of(source: str, content: Any, way: Iterable[str | int]) -> str:  # noq
             content = content[part]
             source = f"{source}: {part}"
     return source
-
-
-def _unknown(key: str, adapter: pydantic.TypeAdapter[Any]) -> str:
-    """Return what is said of a key that is not in its table: a hint at one of the file's keys."""
-    schema = adapter.json_schema()
-    tables = (schema, *schema.get("$defs", {}).values())
-    known = {name for table in tables for name in table.get("properties", ())} - {key}
-    return f"is not known here; {did_you_mean(key, sorted(known), 'leave it out')}"
 
 
 def _no_json(value: object) -> None:
@@ -384,8 +375,7 @@ def _model(
         raise ValueError("default is true for another model already")
     provider = providers.get(model.provider)
     if provider is None:
-        hint = did_you_mean(model.provider, providers, "add its [[providers]] table")
-        raise ValueError(f"provider names no provider of this file; {hint}")
+        raise ValueError("provider names no provider of this file; add its [[providers]] table")
     has = _api_of(provider, given)
     _one_of("structured", model.structured, has.structured)
     return replace(model, **{key: each for key, each in has.defaults.items() if key not in given})
