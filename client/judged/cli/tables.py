@@ -155,7 +155,7 @@ def taken(usage: Usage | None) -> list[str]:
 
 
 def describe_cascade(usage: Usage) -> list[str]:
-    """Return what a cascade saved and what is promised of it, a line each.
+    """Return what is promised of a cascade, as a line, if anything is.
 
     Of data unlike the labels nothing is: `guarantee_warnings` say so.
     """

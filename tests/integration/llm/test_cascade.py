@@ -58,7 +58,7 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     judged.fine(*given, "--estimate", "--json", "estimate.json")
     estimated = judged.read("estimate.json")["estimate"]["calls"]
 
-    done = judged.fine(*given, "--output", "o", "--json", "j.json")
+    judged.fine(*given, "--output", "o", "--json", "j.json")
     lines = lines_of((tmp_path / "o").read_text())
     asked = [line for line in lines if line["stage"] == 2]
     assert 0 < len(asked) <= 0.2 * 293
