@@ -102,7 +102,6 @@ class App:
             ),
             memory_bytes=settings.vector_cache_memory_bytes * (settings.vector_cache != "off"),
             file=_kept(settings, VECTORS),
-            health=self._models_run,
         )
         IN_PYTHON.admission.max_delay_s = settings.max_queue_delay_s
         self._chat_models = _chat_models(settings)
@@ -262,12 +261,6 @@ class App:
         self._services.remove_socket()
         for port in self._ports.values():
             port.remove_socket()
-
-    def _models_run(self, run: bool) -> None:
-        """Report whether every loaded model runs; called on a model's thread."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
-                self._loop.call_soon_threadsafe(self._health.report, run)
 
     async def _look_now_and_then(self) -> None:
         while True:

@@ -14,7 +14,7 @@ import numpy as np
 
 from judged_server import telemetry
 from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
-from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
+from judged_server.embedding.batching import Call, Fault, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
 from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors, VectorCache, VectorKeys
@@ -47,7 +47,6 @@ class ModelEmbedder:
         session: Session,
         cache: VectorCache,
         max_queued_tokens: int = MAX_QUEUED_TOKENS,
-        report_unhealthy: ReportUnhealthy = lambda _: None,
         batch_tokens: int = 0,
         max_delay_s: float = MAX_DELAY_S,
     ) -> None:
@@ -62,9 +61,7 @@ class ModelEmbedder:
         resource = replace(MODEL, most=max_queued_tokens)
         self._admission = Admission(resource, max_delay_s)
         self._queue = WorkQueue(self._admission, batch_tokens)
-        self._workers = Workers(
-            card.name, self._queue, tokenizer, session, cache.put, report_unhealthy
-        )
+        self._workers = Workers(card.name, self._queue, tokenizer, session, cache.put)
 
     @property
     def queued_tokens(self) -> int:
