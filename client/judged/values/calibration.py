@@ -112,7 +112,7 @@ class CascadeBounds:
 
     Safely: wrong in at most `max_error` of cases. `escalated` is the share of all scores between.
     `labels_counted` is how many independent labels the labels are taken for, `design_effect` how
-    many count as one. The uncertified bounds hold on the labels alone and promise nothing.
+    many count as one. The uncertified bounds are not set.
     """
 
     accept: float | None

@@ -258,7 +258,6 @@ def _best_of_each(results: JudgedResults) -> FloatArray:
     return best
 
 
-_NOBODY = np.iinfo(np.int64).max
 _TINY = 1e-9
 
 
@@ -280,16 +279,13 @@ def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
     """Return the groups in which filling in the missing verdicts could change a hit, or a grade.
 
     With grades that is every group that misses a verdict. Without, it is exact for MAXIMUM and ANY,
-    and for GREEDY_FIRST where a group misses one verdict. Where it misses more, a group in which
-    only the pairing could change counts as unsettled too.
+    and for GREEDY_FIRST where a group misses one verdict; every group that misses more counts.
     """
     if results.missing is None:
         return Unsettled(np.empty(0, np.int64))
     gaps = pairs_where(results, results.missing)
     greedy, by_grade = mode is Matching.GREEDY_FIRST, results.gains is not None
-    groups = np.unique(
-        gaps.group[_would_pair(results, gaps)] if greedy and not by_grade else gaps.group
-    )
+    groups = np.unique(gaps.group)
     worst, best = (results.take(groups).filled(relevant=yes) for yes in (False, True))
     low, high = match(worst, mode), match(best, mode)
     extremes = (low, high, match(best, Matching.MAXIMUM)) if greedy else (low, high)
@@ -304,25 +300,6 @@ def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
         changed.append(np.flatnonzero(sizes > 1))
     rows = np.unique(np.concatenate(changed))
     return Unsettled(groups[rows], tuple(extreme.take(rows) for extreme in extremes))
-
-
-def _would_pair(results: JudgedResults, gaps: Pairs) -> BoolArray:
-    """Return which missing verdicts GREEDY_FIRST would act on, were they matches.
-
-    It acts on a pair when the result would rather have this expected text than what it got, and
-    the expected text would rather have this result: the pair that blocks a stable matching.
-    Without one the matching is the same whatever the missing verdicts are. A result that was judged
-    by itself takes nothing from another.
-    """
-    pairs = pairs_where(results, results.filled(relevant=False).relevant)
-    chosen = _greedy_choice(pairs, int(results.n_retrieved.sum()))
-    partner = np.full(int(results.n_retrieved.sum()), _NOBODY)
-    partner[pairs.flat_result[chosen]] = pairs.expected[chosen]
-    holder = np.full(int(results.n_expected.sum()), _NOBODY)
-    holder[pairs.flat_expected[chosen]] = pairs.result[chosen]
-    would = gaps.expected < partner[gaps.flat_result]
-    would &= gaps.result < holder[gaps.flat_expected]
-    return would | results.is_open_ended(gaps.group)
 
 
 def _grade_extremes(

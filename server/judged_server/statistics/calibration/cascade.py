@@ -110,7 +110,7 @@ def cascade_bounds(
     )
     safe = [each.scores[_walk(each, max_error, risk)] for each in sides]
     accepting, rejecting = safe[0], -safe[1]
-    accept, reject = _apart(items, accepting, rejecting)
+    accept, reject = _apart(accepting, rejecting)
     escalated = 1.0
     if accept is not None or reject is not None:
         escalated = float((~settled_by(scores, accept, reject)).mean())
@@ -121,37 +121,8 @@ def cascade_bounds(
         if not len(some)
     ]
     counted = float(min(side.counted[-1] for side in sides))
-    if warnings and items.clusters is not None:
-        warnings.append(_count_as(items.clusters, counted, labels_needed(max_error, risk)))
-    open_accept, open_reject = (_uncertified(side, max_error) for side in sides)
-    found = CascadeBounds(
-        accept,
-        reject,
-        escalated,
-        max_error,
-        counted,
-        len(items.labels) / counted,
-        open_accept,
-        None if open_reject is None else -open_reject,
-    )
-    return found, tuple(warnings)
-
-
-def _count_as(clusters: IntArray, counted: float, needed: int) -> str:
-    """Return how many independent labels those of clusters count as, and what more would do."""
-    n_clusters = len(np.unique(clusters))
-    more = max(0, math.ceil(n_clusters * (needed / counted - 1)))
-    more_would_do = f"; {more} clusters more would do, if none of them had an error" if more else ""
-    return (
-        f"{len(clusters)} labels of {n_clusters} clusters count as {counted:.1f} in these bounds: "
-        f"labels of one cluster are not independent; label items of more clusters{more_would_do}"
-    )
-
-
-def _uncertified(side: _Side, max_error: float) -> float | None:
-    """Return the lowest score at or above which at most max_error of the labels are wrong."""
-    fine = side.scores[side.share <= max_error]
-    return float(fine[-1]) if len(fine) else None
+    effect = len(items.labels) / counted
+    return CascadeBounds(accept, reject, escalated, max_error, counted, effect), tuple(warnings)
 
 
 def _error_correlation(clusters: IntArray, wrong: BoolArray) -> float:
@@ -254,30 +225,17 @@ def _effective(clusters: IntArray, correlation: float) -> FloatArray:
     return effective
 
 
-def _apart(
-    items: LabelledScores, accepting: FloatArray, rejecting: FloatArray
-) -> tuple[float | None, float | None]:
+def _apart(accepting: FloatArray, rejecting: FloatArray) -> tuple[float | None, float | None]:
     """Return the widest bounds that do not cross.
 
-    A good judge may be safe to accept and to reject at the same scores. Then those bounds are taken
-    with the fewest labels that are wrong or between them, the higher ones of two such pairs.
+    A good judge may be safe to accept and to reject at the same scores: then the middle of those
+    parts them.
     """
-    highest = float(rejecting.max()) if len(rejecting) else None
-    lowest = float(accepting.min()) if len(accepting) else None
-    if highest is None or lowest is None or highest < lowest:
-        return lowest, highest
-    ascending = np.sort(rejecting)
-    places = np.searchsorted(ascending, accepting, "left")
-    accepts, rejects = accepting[places > 0], ascending[places[places > 0] - 1]
-    if not len(accepts):
-        return lowest, None
-    right = np.sort(items.scores[items.labels])
-    right_above = len(right) - np.searchsorted(right, accepts, "left")
-    irrelevant_below = np.searchsorted(np.sort(items.scores[~items.labels]), rejects, "right")
-    # What is neither rightly accepted nor rightly rejected is wrong or between the bounds.
-    settled = right_above + irrelevant_below
-    best = int(np.argmax(settled))  # accepts fall, so that the first is the highest
-    return float(accepts[best]), float(rejects[best])
+    if len(accepting) and len(rejecting) and rejecting.max() >= accepting.min():
+        middle = (rejecting.max() + accepting.min()) / 2
+        accepting, rejecting = accepting[accepting > middle], rejecting[rejecting <= middle]
+    accept = float(accepting.min()) if len(accepting) else None
+    return accept, float(rejecting.max()) if len(rejecting) else None
 
 
 BUCKETS = 64
