@@ -96,8 +96,6 @@ class App:
             RuntimeConfig(
                 choose(settings.embedding_backend, settings.embedding_precision),
                 settings.embedding_threads,
-                settings.embedding_batch_threads,
-                settings.embedding_batch_tokens,
                 settings.max_queue_delay_s,
             ),
             memory_bytes=settings.vector_cache_memory_bytes * (settings.vector_cache != "off"),

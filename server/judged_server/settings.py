@@ -162,10 +162,6 @@ class Settings(BaseSettings, Limits):
     """of computing with models stored as fp32: auto, fp32 or bf16"""
     embedding_threads: int = Field(0, ge=0, le=256)
     """threads per model, 0 = the cores"""
-    embedding_batch_threads: int = Field(1, ge=1, le=256)
-    """threads that share a batch; the others run batches beside it"""
-    embedding_batch_tokens: int = Field(0, ge=0, le=1 << 16)
-    """tokens in a batch, padding counted, 0 = by the backend"""
     vector_cache: Literal["disk", "memory", "off"] = "disk"
     """where the vectors of texts are kept: disk is memory and a file"""
     vector_cache_memory_bytes: int = Field(64 << 20, ge=0)

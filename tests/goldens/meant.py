@@ -84,6 +84,9 @@ MEANT: dict[str, str] = {
     r"result 1 has no span|looks like|is it what is called|is a folder; name": "A refusal names "
     "the place and no guess.",
     r"MeasureAgreement .*(interval|warnings)|judged agree .*interval": "Agreement resamples items.",
+    r"embedding.(batch|precision)|judged-server --help": "A server has fewer settings.",
+    r"uncertified_|labels of .* clusters count|labels #2: quality|labels 05.*warnings": "A bound "
+    "that is not promised is not shown.",
     r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
     "have no bounds, and more labels are not forecast.",
     r"id_fit\.|spelling, which counts|that were retrieved is among the": "A pair of ids is shown.",

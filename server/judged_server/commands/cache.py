@@ -79,7 +79,7 @@ def _drop_damaged(folder: Path) -> bool:
 def _open(folder: Path, settings: Settings) -> KeptRows | None:
     if not (folder / REPLIES.name).is_file():
         return None
-    return KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes, 0, BUSY_S)
+    return KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes, BUSY_S)
 
 
 def _replies(n: int) -> str:

@@ -47,7 +47,6 @@ class ModelEmbedder:
         session: Session,
         cache: VectorCache,
         max_queued_tokens: int = MAX_QUEUED_TOKENS,
-        batch_tokens: int = 0,
         max_delay_s: float = MAX_DELAY_S,
     ) -> None:
         """Take over a session and a cache of the card's dimensions; what runs is as it says."""
@@ -60,7 +59,7 @@ class ModelEmbedder:
         self._tokenizer = tokenizer
         resource = replace(MODEL, most=max_queued_tokens)
         self._admission = Admission(resource, max_delay_s)
-        self._queue = WorkQueue(self._admission, batch_tokens)
+        self._queue = WorkQueue(self._admission, facts.batch_tokens)
         self._workers = Workers(card.name, self._queue, tokenizer, session, cache.put)
 
     @property

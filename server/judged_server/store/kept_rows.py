@@ -16,7 +16,6 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -36,8 +35,6 @@ SIDE_FILES = ("", "-wal", "-shm")
 """Ends of the names of the files that one of SQLite consists of."""
 BUSY_S = 0.05
 """How long another process may hold the file before a look-up is a miss, or a row is not kept."""
-MIN_FREE_BYTES = 1 << 30
-"""Space on the disk that is left to others: with less than that nothing is written."""
 READ_KEYS = 500
 """Keys of one read: about 5 ms, after which another call has its turn."""
 MAX_WAITING_BYTES = 8 << 20
@@ -134,7 +131,6 @@ class KeptRows:
         folder: Path,
         kind: Kind,
         max_bytes: int,
-        min_free_bytes: int = MIN_FREE_BYTES,
         busy_s: float = BUSY_S,
     ) -> None:
         self._folder = folder
@@ -142,11 +138,9 @@ class KeptRows:
         self._path = folder / kind.name
         self._max_bytes = max_bytes
         self._transaction_bytes = max_bytes // _TRANSACTION_SHARE
-        self._min_free_bytes = min_free_bytes
         self._busy_s = busy_s
         self._links: dict[str, _Link] = {}
         self._rebuilds = 0
-        self._warned_of_space = False
         self.on = True
         """Whether it is in use; once False it stays so."""
         self._lock = threading.Lock()
@@ -231,8 +225,6 @@ class KeptRows:
 
     def write(self, rows: Sequence[Row]) -> bool:
         """Store rows in one transaction, the oldest ones making room; False if that failed."""
-        if not self._has_space():
-            return False
 
         def add(db: sqlite3.Connection) -> bool:
             self._make_room(db, len(rows))
@@ -326,23 +318,6 @@ class KeptRows:
             if share <= _EVICT_FROM:
                 return
             db.execute(_EVICT, [coming * (16 if share > _HURRY_FROM else 2)])
-
-    def _has_space(self) -> bool:
-        if not self.on:
-            return False
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            free = shutil.disk_usage(self._folder).free
-        except OSError as error:
-            self._switch_off(error.strerror or "it can't be made")
-            return False
-        if free < self._min_free_bytes and not self._warned_of_space:
-            self._warned_of_space = True
-            logger.warning(
-                "%s are not stored in %s: %d MB are free there, and %d MB are left to others",
-                self._kind.what, self._folder, free >> 20, self._min_free_bytes >> 20,
-            )  # fmt: skip
-        return free >= self._min_free_bytes
 
     def _link(self, role: str) -> _Link | None:
         """Return a connection to the file that is at its path now; None when there is none."""

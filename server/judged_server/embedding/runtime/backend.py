@@ -59,17 +59,13 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """How the models of a server are run: the backend, and how its work is cut.
+    """How the models of a server are run: the backend, and on how many threads; 0: one a core.
 
-    `threads` compute at a time, 0: one a core; `batch_threads` of them share a batch;
-    `batch_tokens`, padding included, are at most in one, 0: what suits the backend. Interactive
-    calls wait `max_delay_s` at most.
+    Interactive calls wait `max_delay_s` at most.
     """
 
     backend: Backend = Backend()
     threads: int = 0
-    batch_threads: int = 1
-    batch_tokens: int = 0
     max_delay_s: float = 0.4
 
 

@@ -34,9 +34,7 @@ _SHAPES = 1_024
 class OpenVinoSession:
     """A compiled graph; implements session.Session."""
 
-    def __init__(
-        self, path: str, pooling: str, precision: str, workers: int = 1, batch_threads: int = 1
-    ) -> None:
+    def __init__(self, path: str, pooling: str, precision: str, workers: int = 1) -> None:
         """Load a graph and compute it at this precision. Raises UnusableGraphError, saying why."""
         hint = openvino.Type.bf16 if precision == BF16 else openvino.Type.f32
         # OpenVINO computes on threads of its own, one stream a worker. It may start fewer than it
@@ -44,7 +42,7 @@ class OpenVinoSession:
         options: dict[str, Any] = {
             "INFERENCE_PRECISION_HINT": hint,
             "NUM_STREAMS": workers,
-            "INFERENCE_NUM_THREADS": workers * batch_threads,
+            "INFERENCE_NUM_THREADS": workers,
             # Other processes, and other threads of this one, use the same cores.
             "ENABLE_CPU_PINNING": False,
             "CPU_RUNTIME_CACHE_CAPACITY": _SHAPES,

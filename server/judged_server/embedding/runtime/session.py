@@ -143,7 +143,6 @@ class OnnxSession:
         pooling: str,
         precision: str = "fp32",
         workers: int = 1,
-        batch_threads: int = 1,
         provider: str = PROVIDERS[ONNXRUNTIME],
     ) -> None:
         """Load the graph at a path, of this precision.
@@ -157,7 +156,7 @@ class OnnxSession:
             ort.preload_dlls()  # NVIDIA's libraries, where pip installed them
         chosen = (provider, {"use_tf32": "0"} if on_gpu else {})  # TF32 has fractions of 10 bits
         try:
-            self._session = ort.InferenceSession(graph, _options(batch_threads), [chosen])
+            self._session = ort.InferenceSession(graph, _options(), [chosen])
         except Exception as error:
             raise UnusableGraphError(f"ONNX Runtime can't load it ({first_line(error)})") from error
         really = self._session.get_providers()[0]
@@ -218,11 +217,11 @@ def first_line(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def _options(batch_threads: int) -> ort.SessionOptions:
+def _options() -> ort.SessionOptions:
     options = ort.SessionOptions()
     # Workers run batches side by side, each on its own thread: 5 to 20 % more texts a second than
     # one batch over all threads, and nothing spins while it waits.
-    options.intra_op_num_threads = batch_threads
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     # Threads that wait for each other's share must not burn the cores of other workers.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

@@ -9,7 +9,7 @@ from tests.unit.server.store.test_kept_rows import CAP, entry
 
 @pytest.fixture
 def folder(tmp_path):
-    file = KeptRows(tmp_path, REPLIES, CAP, 0)
+    file = KeptRows(tmp_path, REPLIES, CAP)
     file.write([entry(number) for number in range(3)])
     file.close()
     return tmp_path

@@ -21,9 +21,11 @@ def session():
 def make(session):
     made = []
 
-    def build(workers=1, memory_bytes=0, tokenizer=None, **options):
+    def build(workers=1, memory_bytes=0, tokenizer=None, batch_tokens=0, **options):
         tokenizer = tokenizer or WindowTokenizer(tiny_model.tokenizer(), WINDOW)
-        session.facts = dataclasses.replace(session.facts, workers=workers)
+        session.facts = dataclasses.replace(
+            session.facts, workers=workers, batch_tokens=batch_tokens
+        )
         cache = VectorCache(HIDDEN, memory_bytes)
         made.append(ModelEmbedder(CARD, tokenizer, session, cache, **options))
         return made[-1]

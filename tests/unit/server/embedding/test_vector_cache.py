@@ -55,7 +55,7 @@ def open_file(tmp_path: Path) -> Iterator[Open]:
     opened = []
 
     def build() -> KeptRows:
-        opened.append(KeptRows(tmp_path / "vectors", VECTORS, CAP, 0))
+        opened.append(KeptRows(tmp_path / "vectors", VECTORS, CAP))
         return opened[-1]
 
     yield build

@@ -57,8 +57,8 @@ def folder(tmp_path):
 def open_file(folder):
     opened = []
 
-    def build(max_bytes=CAP, min_free_bytes=0, kind=KeptRows):
-        opened.append(kind(folder, REPLIES, max_bytes, min_free_bytes))
+    def build(max_bytes=CAP, kind=KeptRows):
+        opened.append(kind(folder, REPLIES, max_bytes))
         return opened[-1]
 
     yield build
@@ -150,13 +150,6 @@ class TestDamage:
         (record,) = caplog.records
         assert record.getMessage().split(": ", 1)[1] == f"the disk failed; {REPLIES.instead}"
 
-    def test_the_last_of_a_disk_is_left_to_others(self, open_file, caplog):
-        file = open_file(min_free_bytes=1 << 60)
-        for _ in range(3):
-            assert not file.write([entry(1)])
-        assert file.on
-        assert len(caplog.records) == 1
-
     def test_a_change_that_raises_leaves_nothing_half_done(self, open_file):
         file = open_file()
         file.write([entry(1)])
@@ -202,7 +195,7 @@ from pathlib import Path
 sys.path[:0] = sys.argv[2:]
 from judged_server.store.kept_rows import REPLIES, KeptRows
 from tests.unit.server.store.test_kept_rows import CAP, entry
-file = KeptRows(Path(sys.argv[1]), REPLIES, CAP, 0)
+file = KeptRows(Path(sys.argv[1]), REPLIES, CAP)
 number = 0
 while True:
     acknowledged = file.write([entry(n) for n in range(number, number + 50)])
@@ -266,7 +259,7 @@ class TestOffTheLoop:
 
     async def test_a_folder_that_cant_be_made_is_a_miss_and_no_more(self, tmp_path, caplog):
         (tmp_path / "file").write_text("")
-        file = KeptRows(tmp_path / "file" / "replies", REPLIES, CAP, 0)
+        file = KeptRows(tmp_path / "file" / "replies", REPLIES, CAP)
         for _ in range(3):
             await file.keep(entry(1), 30)
             assert await file.get([entry(1).key]) == {}
