@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from judged.cli.app import run
 
 from tests.integration.cli_process import Commands, lines_of
 from tests.integration.scoring.scripted_scores import DIMENSIONS
-from tests.integration.server_process import ServerProcess
 
-Run = Callable[..., tuple[int, str]]
 ANSWERS = [
     {"item_id": "good", "query": "q", "answer": "one. two", "contexts": ["c"]},
     {"query": "q", "answer": "false. two", "contexts": ["c"]},
@@ -32,23 +27,6 @@ def folder(tmp_path: Path) -> Path:
 def write(folder: Path, answers: list[dict[str, object]]) -> None:
     lines = "".join(json.dumps(answer) + "\n" for answer in answers)
     (folder / "answers.jsonl").write_text(lines)
-
-
-@pytest.fixture
-def run_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs `judged score` in this process, where there is much to try; standard output is empty."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-
-    def run_command(*flags: str, folder: Path, server: ServerProcess) -> tuple[int, str]:
-        monkeypatch.chdir(folder)
-        status = run(["score", "answers.jsonl", "--target", server.address, *flags])
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        return status, captured.err
-
-    yield run_command
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 class TestCommandLine:
@@ -141,9 +119,6 @@ class TestCommandLine:
         ],
     )
     def test_names_the_flag_that_is_wrong(
-        self, run_here: Run, llm_server: ServerProcess, folder: Path, flags: list[str], message: str
+        self, judged: Commands, folder: Path, flags: list[str], message: str
     ):
-        status, said = run_here(*flags, folder=folder, server=llm_server)
-        assert status == 2
-        assert message in said
-        assert len(said.splitlines()) == 1
+        assert message in judged.refused("score", "answers.jsonl", *flags)
