@@ -308,8 +308,6 @@ _FLAGGED = {
     "judged",
     "flagged_reserved_tokens": "flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
     "characters that only a model reads; read those texts before you trust the verdicts",
-    "flagged_fallback": "by a fallback: the provider of the model that was asked failed; details "
-    "of the verdicts (--details) name the models",
 }
 """What to mind of verdicts that VerdictCounts counts under a name."""
 _MANY = 20

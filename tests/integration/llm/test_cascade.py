@@ -160,6 +160,6 @@ def test_a_cascade_proposed_from_labels(judged: Commands, tmp_path: Path):
     assert "--stage exact:price=x: price must be a number" in typed.stderr
     for wrong, told in (
         ("llm:model=larg", "language model 'larg' can't be asked: this server knows"),
-        ("llm:model=large,rubric=none", "rubric=none: rubric: must be one of"),
+        ("llm:model=large,rubric=none", 'rubric=none: parameters["rubric"]: must be one of'),
     ):
         assert told in judged.refused(*given, "--stage", wrong)
