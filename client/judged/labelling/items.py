@@ -10,7 +10,7 @@ probabilities of being among the first n are those said to within about a hundre
 or more.
 
 The lines are those that `judged calibrate` reads. After every label the file is read again and
-written whole, so that several annotators may share it, and nothing is lost when the work is
+written whole, so that several people may share it, and nothing is lost when the work is
 interrupted. Undo takes the last label out again.
 """
 
@@ -19,7 +19,6 @@ from __future__ import annotations
 import fcntl
 import math
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -176,10 +175,9 @@ def _sizes(uncertainty: Sequence[float], random_share: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What one annotator said of one item; `relevant` is None for "unsure"."""
+    """What somebody said of one item; `relevant` is None for "unsure"."""
 
     item_id: str
-    annotator: str
     relevant: bool | None
     labelled_at: datetime
     inclusion_probability: float
@@ -188,7 +186,7 @@ class Label:
 
 @dataclass(slots=True)
 class LabelFile:
-    """The labels of a file, in the order in which they were given.
+    """The labels of a file by item, in the order in which they were given.
 
     With `chances` these are the inclusion probabilities of its items, whatever the file says.
     """
@@ -196,7 +194,7 @@ class LabelFile:
     path: Path
     items: Mapping[str, Item]
     chances: Mapping[str, float] | None = None
-    labels: list[Label] = field(default_factory=list)
+    labels: dict[str, Label] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -204,16 +202,15 @@ class LabelFile:
     ) -> LabelFile:
         """Return the labels of a file, none without one.
 
-        Raises FileError for a label of an item that is not among those given, or that its annotator
-        labelled twice.
+        Raises FileError for a label of an item that is not among those given, or has one already.
         """
         found = cls(Path(path), {item.item_id: item for item in items}, chances)
         if found.path.exists():
             found.labels = found._read()
         return found
 
-    def _read(self) -> list[Label]:
-        labels: dict[tuple[str, str], Label] = {}
+    def _read(self) -> dict[str, Label]:
+        labels: dict[str, Label] = {}
         for record in read_records(self.path):
             label = _label_of(record)
             if label.item_id not in self.items:
@@ -221,36 +218,24 @@ class LabelFile:
                     f"labels {label.item_id!r}, which the judged lines don't hold; name the file "
                     "that was labelled"
                 )
-            if (key := (label.item_id, label.annotator)) in labels:
-                raise record.error(f"labels {key[0]!r} by {key[1]!r} a second time")
+            if label.item_id in labels:
+                raise record.error(f"labels {label.item_id!r} a second time; delete one of them")
             if self.chances is not None:
                 label = replace(label, inclusion_probability=self.chances[label.item_id])
-            labels[key] = label
-        return list(labels.values())
-
-    @property
-    def annotators(self) -> list[str]:
-        """Who has labelled, in the order of their first label."""
-        return list(dict.fromkeys(label.annotator for label in self.labels))
-
-    def of(self, annotator: str) -> dict[str, Label]:
-        """Return the labels of one annotator by item, in their order."""
-        return {label.item_id: label for label in self.labels if label.annotator == annotator}
+            labels[label.item_id] = label
+        return labels
 
     def add(self, *labels: Label) -> None:
-        """Add labels, each in place of one by the same annotator. Raises FileError."""
-        new = {(label.item_id, label.annotator) for label in labels}
+        """Add labels, each in place of one of its item. Raises FileError."""
         with self._changing():
-            kept = [each for each in self.labels if (each.item_id, each.annotator) not in new]
-            self.labels = [*kept, *labels]
+            for label in labels:
+                self.labels.pop(label.item_id, None)
+                self.labels[label.item_id] = label
 
-    def undo(self, annotator: str) -> Label | None:
-        """Take the annotator's last label out; None where there is none. Raises FileError."""
+    def undo(self) -> Label | None:
+        """Take the last label out; None where there is none. Raises FileError."""
         with self._changing():
-            mine = [label for label in self.labels if label.annotator == annotator]
-            if mine:
-                self.labels.remove(mine[-1])
-        return mine[-1] if mine else None
+            return self.labels.popitem()[1] if self.labels else None
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -260,7 +245,7 @@ class LabelFile:
             try:
                 yield
                 with replacing_text(self.path) as file:
-                    for label in self.labels:
+                    for label in self.labels.values():
                         file.write(json_line(_line(label, self.items[label.item_id])))
             except BaseException:
                 self.labels = before
@@ -287,7 +272,6 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
         "expected_alternatives": list(item.expected),
         "retrieved_text": item.retrieved,
         "relevant": label.relevant,
-        "annotator": label.annotator,
         "labelled_at": label.labelled_at.isoformat(timespec="seconds"),
         INCLUSION: label.inclusion_probability,
         "note": label.note,
@@ -325,17 +309,14 @@ def summarize(
     """Return what the labels say of all items.
 
     Items count in the order in which they were drawn, up to the first that nobody has looked at.
-    Where annotators differ, most of them decide; an item on which they are divided evenly counts as
-    "unsure", and has no label. Raises InvalidArgument without any label that counts.
+    Raises InvalidArgument without any label that counts.
     """
-    votes: dict[str, Counter[bool | None]] = {}
-    for label in labels.labels:
-        votes.setdefault(label.item_id, Counter())[label.relevant] += 1
+    given = labels.labels
     order = judged.drawn(len(judged.items))
-    counted = next((i for i, item in enumerate(order) if item.item_id not in votes), len(order))
-    decided = {item.item_id: _decision(votes[item.item_id]) for item in order[:counted]}
+    counted = next((i for i, item in enumerate(order) if item.item_id not in given), len(order))
+    decided = {item.item_id: given[item.item_id].relevant for item in order[:counted]}
     warnings = []
-    if beyond := len(votes) - counted:
+    if beyond := len(given) - counted:
         warnings.append(
             f"{beyond} labelled items come after one in the draw that nobody looked at, and do not "
             "count; label those in between"
@@ -367,7 +348,3 @@ def summarize(
 def _score(item: Item) -> float:
     """Return the belief, on the side of one half that the verdict says."""
     return max(item.belief, 0.5) if item.relevant else min(item.belief, _BELOW_HALF)
-
-
-def _decision(votes: Counter[bool | None]) -> bool | None:
-    return None if votes[True] == votes[False] else votes[True] > votes[False]

@@ -1,6 +1,6 @@
 """The screen on which somebody labels items; it needs textual.
 
-What the judge said, and what other annotators did, is not shown: it would sway who looks.
+What the judge said is not shown: it would sway who looks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from judged.report.content import visible
 
 
 class LabelScreen(App[None]):
-    """Shows the items that an annotator has not labelled, and keeps each answer at once."""
+    """Shows the items that nobody has labelled, and keeps each answer at once."""
 
     TITLE = "judged label"
     ENABLE_COMMAND_PALETTE = False
@@ -43,14 +43,12 @@ class LabelScreen(App[None]):
         self,
         items: Sequence[Item],
         labels: LabelFile,
-        annotator: str,
         probability: Callable[[str], float],
         now: Callable[[], datetime] = lambda: datetime.now(UTC).replace(microsecond=0),
     ) -> None:
         super().__init__()
         self._items = items
         self._labels = labels
-        self._annotator = annotator
         self._probability = probability
         self._now = now
 
@@ -74,7 +72,7 @@ class LabelScreen(App[None]):
     @property
     def current(self) -> Item | None:
         """The item that is shown; None once all have a label."""
-        done = self._labels.of(self._annotator)
+        done = self._labels.labels
         return next((item for item in self._items if item.item_id not in done), None)
 
     def action_answer(self, said: str) -> None:
@@ -84,7 +82,7 @@ class LabelScreen(App[None]):
             return
         relevant = {"y": True, "n": False, "u": None}[said]
         chance = self._probability(item.item_id)
-        label = Label(item.item_id, self._annotator, relevant, self._now(), chance)
+        label = Label(item.item_id, relevant, self._now(), chance)
         try:
             self._labels.add(label)
         except FileError as error:
@@ -94,7 +92,7 @@ class LabelScreen(App[None]):
     def action_undo(self) -> None:
         """Take the last answer back, and show its item again."""
         try:
-            label = self._labels.undo(self._annotator)
+            label = self._labels.undo()
         except FileError as error:
             self.notify(str(error), severity="error", markup=False)
             return
@@ -103,12 +101,12 @@ class LabelScreen(App[None]):
         self._show()
 
     def _show(self) -> None:
-        done = self._labels.of(self._annotator)
+        done = self._labels.labels
         mine = [done[item.item_id] for item in self._items if item.item_id in done]
         unsure = sum(label.relevant is None for label in mine)
         self.query_one("#progress", ProgressBar).update(progress=len(mine))
         self.query_one("#count", Static).update(
-            f"{len(mine)} of {len(self._items)} labelled, {unsure} unsure; {self._annotator}"
+            f"{len(mine)} of {len(self._items)} labelled, {unsure} unsure"
         )
         item = self.current
         if item is None:

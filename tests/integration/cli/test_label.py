@@ -40,37 +40,26 @@ def fill(folder: Path) -> float:
     return sum(people_say(n) for n in range(ITEMS)) / ITEMS
 
 
-def label(folder: Path, who: str, *, wrong: int = 0) -> None:
-    """Label the drawn items as people would; the first `wrong` of them the other way round."""
+def label(folder: Path) -> None:
+    """Label the drawn items as people would."""
     judged, now = Judged.read(folder / "results.jsonl"), datetime(2026, 1, 31, tzinfo=UTC)
     labels, chances = LabelFile.read(folder / "labels.jsonl", judged.items), judged.probabilities(N)
-    drawn = [item.item_id for item in judged.drawn(N)]
-    said = [people_say(int(name[1:])) ^ (place < wrong) for place, name in enumerate(drawn)]
-    pairs = zip(drawn, said, strict=True)
-    labels.add(*(Label(name, who, relevant, now, chances[name]) for name, relevant in pairs))
+    for name in (item.item_id for item in judged.drawn(N)):
+        labels.add(Label(name, people_say(int(name[1:])), now, chances[name]))
 
 
-def test_labels_of_two_annotators_correct_what_the_judge_says(
-    tmp_path: Path, judged: Commands
-) -> None:
+def test_labels_correct_what_the_judge_says(tmp_path: Path, judged: Commands) -> None:
     truth = fill(tmp_path)
 
     def run(*arguments: str) -> str:
         done = judged.fine(*LABEL, *arguments)
         return done.stdout + done.stderr
 
-    label(tmp_path, "ann")
-    label(tmp_path, "bob", wrong=30)
+    label(tmp_path)
     said = run("--summary", "--json", "out.json")
     assert "1 line without a verdict" in said
     found = judged.read("out.json")
-    assert (found["counted"], found["annotators"]) == (N, ["ann", "bob"])
-    assert "30 of 120 items are unsure" in said
-    # Where they differ nobody decides; ann alone is right about all.
-    lines = (tmp_path / "labels.jsonl").read_text().splitlines()
-    (tmp_path / "labels.jsonl").write_text("".join(f"{line}\n" for line in lines[:120]))
-    run("--summary", "--json", "out.json")
-    found = judged.read("out.json")
+    assert found["counted"] == N
     share = found["means"]["share of relevant items"]
     interval = share["corrected"]["interval"]
     assert interval["lower"] < truth < interval["upper"]

@@ -5,7 +5,6 @@ The numbers are the server's; which items these are is up to `judged.labelling`.
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
 import sys
@@ -148,7 +147,6 @@ class LabelCommand(ResultCommand):
         required=True,
     )
     number: int = opt("N", "How many items to label.", 100, low=1)
-    annotator: str | None = opt("NAME", "Who labels; your user name by default.")
     random_share: float = opt(
         "X",
         "Share of the labels that is drawn evenly, not by how unsure the judge is.",
@@ -156,13 +154,12 @@ class LabelCommand(ResultCommand):
         low=0.01,
         high=1.0,
     )
-    draw_seed: int = opt("N", "Of the draw; the same for all annotators.", 0, low=0)
+    draw_seed: int = opt("N", "Of the draw; the same for all who label.", 0, low=0)
     summary: bool = flag("Label nothing; show what the labels say.")
     confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
 
     def run(self, out: Output) -> Document:
         """Draw, take labels, and say what they are worth."""
-        who = self.annotator or getpass.getuser()
         judged = Judged.read(self.results, self.random_share, self.draw_seed)
         drawn, items = judged.drawn(self.number), len(judged.items)
         chances = judged.probabilities(self.number)
@@ -173,8 +170,8 @@ class LabelCommand(ResultCommand):
                 "the others alone"
             )
         if not self.summary:
-            _on_screen(drawn, labels, who, chances)
-        if all(label.relevant is None for label in labels.labels):
+            _on_screen(drawn, labels, chances)
+        if all(label.relevant is None for label in labels.labels.values()):
             out.show(f"there are no labels in {self.output} yet")
             return {"labels": 0, "items": items, "means": {}}
         with self.connect() as server:
@@ -184,18 +181,15 @@ class LabelCommand(ResultCommand):
         return {
             "labels": len(labels.labels),
             "items": items,
-            "annotators": labels.annotators,
             **row_of(found, "counted means"),
         }
 
 
-def _on_screen(
-    drawn: Sequence[Item], labels: LabelFile, who: str, chances: Mapping[str, float]
-) -> None:
+def _on_screen(drawn: Sequence[Item], labels: LabelFile, chances: Mapping[str, float]) -> None:
     if find_spec("textual") is None:
         raise Problem("the screen needs textual: pip install 'judged[label]'")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Problem("the screen needs a terminal; --summary does not")
     from judged.labelling.screen import LabelScreen  # noqa: PLC0415 - of an extra
 
-    LabelScreen(drawn, labels, who, chances.__getitem__).run()
+    LabelScreen(drawn, labels, chances.__getitem__).run()

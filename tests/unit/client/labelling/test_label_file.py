@@ -14,8 +14,8 @@ WHEN = datetime(2026, 1, 31, 6, 0, tzinfo=UTC)
 ITEMS = [Item(f"i{n}", f"q{n}", f"query {n}", ["a", "b"], "found", True, 0.4) for n in range(4)]
 
 
-def label(number, relevant=True, who="ann", note=""):
-    return Label(f"i{number}", who, relevant, WHEN, 0.25, note)
+def label(number, relevant=True):
+    return Label(f"i{number}", relevant, WHEN, 0.25)
 
 
 def test_a_file_that_can_not_be_read_again_keeps_what_it_holds(tmp_path):
@@ -26,42 +26,39 @@ def test_a_file_that_can_not_be_read_again_keeps_what_it_holds(tmp_path):
     held = path.read_bytes()
     with pytest.raises(FileError, match=r":2: is not JSON"):
         file.add(label(1))
-    assert (path.read_bytes(), file.labels) == (held, [label(0)])
+    assert (path.read_bytes(), file.labels) == (held, {"i0": label(0)})
 
 
 def test_chances_of_today_take_the_place_of_those_of_the_file(tmp_path):
     path = tmp_path / "labels.jsonl"
     LabelFile.read(path, ITEMS).add(label(0))
     again = LabelFile.read(path, ITEMS, {each.item_id: 0.5 for each in ITEMS})
-    assert again.labels[0].inclusion_probability == 0.5
-    again.add(label(1, who="bob"))
-    assert LabelFile.read(path, ITEMS).labels[0].inclusion_probability == 0.5
+    assert again.labels["i0"].inclusion_probability == 0.5
+    again.add(label(1))
+    assert LabelFile.read(path, ITEMS).labels["i0"].inclusion_probability == 0.5
 
 
-def label_many(path, who, n) -> None:
+def label_many(path, first, n) -> None:
     items = [Item(f"i{i}", "q", "query", ["a"], "found", True, 0.4) for i in range(n)]
     file = LabelFile.read(path, items)
-    for i in range(n):
-        file.add(label(i, who=who))
+    for i in range(first, n, 2):
+        file.add(label(i))
         if i % 5 == 4:
-            file.undo(who)
-            file.add(label(i, False, who))
+            file.add(label(i, False))
 
 
-def test_two_annotators_at_once_lose_nothing(tmp_path):
-    path, n = tmp_path / "labels.jsonl", 30
+def test_two_people_at_once_lose_nothing(tmp_path):
+    path, n = tmp_path / "labels.jsonl", 60
     spawn = multiprocessing.get_context("spawn")
-    both = [spawn.Process(target=label_many, args=(path, who, n)) for who in ("ann", "bob")]
+    both = [spawn.Process(target=label_many, args=(path, first, n)) for first in (0, 1)]
     for each in both:
         each.start()
     for each in both:
         each.join()
     assert [each.exitcode for each in both] == [0, 0]
     items = [Item(f"i{i}", "q", "query", ["a"], "found", True, 0.4) for i in range(n)]
-    found = LabelFile.read(path, items)
-    for who in ("ann", "bob"):
-        said = [each.relevant for each in found.of(who).values()]
-        assert said == [i % 5 != 4 for i in range(n)]
+    found = LabelFile.read(path, items).labels
+    assert [found[f"i{i}"].relevant for i in range(n)] == [i % 5 != 4 for i in range(n)]
     assert [each.name for each in tmp_path.iterdir()] == ["labels.jsonl"]
 
 

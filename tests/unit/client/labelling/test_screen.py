@@ -1,4 +1,4 @@
-"""The screen by its keys: answers are kept at once, and undone; a second annotator is blind."""
+"""The screen by its keys: answers are kept at once, and undone."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ ITEMS = [
 ]
 
 
-def screen(path: Path, who: str = "ann") -> LabelScreen:
-    return LabelScreen(ITEMS, LabelFile.read(path, ITEMS), who, lambda _: 0.25, lambda: WHEN)
+def screen(path: Path) -> LabelScreen:
+    return LabelScreen(ITEMS, LabelFile.read(path, ITEMS), lambda _: 0.25, lambda: WHEN)
 
 
 def shown(pilot: Pilot[None], part: str) -> str:
     return str(pilot.app.query_one(f"#{part}", Static).content)
 
 
-def kept(path: Path, who: str = "ann") -> list[tuple[str, bool | None]]:
-    found = LabelFile.read(path, ITEMS).of(who).values()
+def kept(path: Path) -> list[tuple[str, bool | None]]:
+    found = LabelFile.read(path, ITEMS).labels.values()
     return [(label.item_id, label.relevant) for label in found]
 
 
@@ -38,7 +38,7 @@ async def test_answers_are_kept_one_by_one(tmp_path):
         assert kept(path) == [("i0", True)]
         await pilot.press("n", "u")
         assert kept(path)[1:] == [("i1", False), ("i2", None)]
-        assert "3 of 3 labelled, 1 unsure; ann" in shown(pilot, "count")
+        assert "3 of 3 labelled, 1 unsure" in shown(pilot, "count")
         assert "All items have a label" in shown(pilot, "query")
         await pilot.press("y")
         assert len(kept(path)) == 3
@@ -56,16 +56,3 @@ async def test_a_label_that_can_not_be_kept_is_told_and_its_item_stays(tmp_path)
         path.rmdir()
         await pilot.press("y")
         assert kept(path) == [("i1", True)]
-
-
-async def test_a_second_annotator_sees_nothing_of_the_first(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    async with screen(path).run_test() as pilot:
-        await pilot.press("n", "n")
-    async with screen(path, "bob").run_test() as pilot:
-        assert shown(pilot, "query") == "who won in 1990"
-        texts = " ".join(str(part.content) for part in pilot.app.query(Static))
-        assert "ann" not in texts
-        await pilot.press("y")
-    assert kept(path) == [("i0", False), ("i1", False)]
-    assert kept(path, "bob") == [("i0", True)]
