@@ -104,9 +104,7 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
         if name in known and held[0].of(name, _now()):
             raise SettingsError(f"tenants: {name} is there and has a token; use tenants rotate")
         if name not in known:
-            gap = "\n" if text and not text.endswith("\n\n") else ""
-            ended = text if not text or text.endswith("\n") else f"{text}\n"
-            text = f"{ended}{gap}[tenants.{name}]\n"
+            text = f"{text.rstrip()}\n\n[tenants.{name}]\n".lstrip()
             # As of a file with `tenants = {...}`, which takes no table more.
             parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
             replace_text(path, text, 0o600)

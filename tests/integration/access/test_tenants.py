@@ -18,7 +18,6 @@ from judged import AnswerItem, AsyncClient, Client, Judge, QueryGroup, Rubric, S
 from judged._transport.call import to_error
 from judged.credentials import Token
 from judged.errors import JudgedError
-from judged.evaluation import Dataset, Evaluator, Query
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -44,9 +43,6 @@ models = ["m"]
 [tenants.answers]
 judges = ["exact", "answers"]
 rubrics = ["answer_match"]
-models = ["m"]
-[tenants.modelless]
-judges = ["semantic"]
 models = ["m"]
 [tenants.words]
 judges = ["token_overlap"]
@@ -132,13 +128,6 @@ class TestWhatATenantMay:
             lambda judge: list(world.clients[tenant].judge_stream([groups("a")], judge)),
         ):
             assert told(call, forbidden, forbidden.kind) == told(call, unknown, unknown.kind)
-
-    def test_one_whose_judge_lacks_its_model_may_judge_by_itself(self, world: World):
-        dataset = Dataset([Query("q", "a question", ["an answer"])])
-        found = Evaluator(world.clients["modelless"]).evaluate(
-            lambda query, k: ["an answer"], dataset, ["mrr@3"], lambda context: True
-        )
-        assert found["mrr@3"].mean == 1.0
 
     def test_a_forbidden_model_too(self, world: World):
         client = world.clients["answers"]
