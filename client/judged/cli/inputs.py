@@ -26,7 +26,7 @@ from judged._files import (
     open_file,
 )
 from judged._views import Listed, of_all, word
-from judged.cli.output import STDOUT, Output, Places
+from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
 from judged.evaluation.datasets.query import Fit, Query, expects_something
@@ -235,7 +235,7 @@ def _line(record: Record) -> Line:
 
 
 def check_expectations(out: Output, judge: Judge, lines: ContextFile, client: Client) -> None:
-    """Warn of lines whose expected text is blank.
+    """Warn of lines whose expected text is blank. Raises Problem where all are.
 
     Not where language models judge, whose rubrics need not show what was expected. Raises FileError
     for a line without one, where the judge needs it.
@@ -247,10 +247,13 @@ def check_expectations(out: Output, judge: Judge, lines: ContextFile, client: Cl
     n = lines.n_blank
     if not n or judge.kind in ASKING_KINDS:
         return
-    out.warn(
+    said = (
         f"{of_all(n, len(lines), 'line')} of {lines.name} {word(n, 'has', 'have')} a blank "
         "'expected_text', which only an empty text matches; write there what should be found"
     )
+    if n == len(lines):
+        raise Problem(said)
+    out.warn(said)
 
 
 def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:

@@ -83,3 +83,5 @@ def test_judge_tells_of_lines_that_expect_a_blank_text(
     write(tmp_path / "c.jsonl", blank, LINES[1])
     done = judged.fine("judge", "c.jsonl", *flags)
     assert "warning: 1 of 2 lines of c.jsonl has a blank 'expected_text'" in done.stderr
+    write(tmp_path / "c.jsonl", blank)
+    assert "1 of 1 line of c.jsonl has a blank" in judged.refused("judge", "c.jsonl", *flags)
