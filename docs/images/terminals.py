@@ -31,10 +31,6 @@ PICTURES = {
         ),
     ),
     "metrics.svg": (80, "metrics --qrels qrels.txt --run bm25.run -m ap -m mrr --interval bca"),
-    "compare.svg": (
-        80,
-        "compare bm25.run embedding.run fused.run --qrels qrels.txt -m ndcg@10 -m ap",
-    ),
 }
 """The file, the columns of the terminal, and what is typed after `judged`."""
 _TOPICS, _DOCUMENTS, _RELEVANT, _DEPTH = 60, 40, 4, 10

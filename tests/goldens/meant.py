@@ -67,6 +67,7 @@ MEANT: dict[str, str] = {
     r"is a data set, for|is read too|can't be written; name|has no 'system'": "One wording each.",
     r"--param samples|has no line with": "One wording for a refusal.",
     r"stage 1 settled|judged: trace t|calls avoided": "What cascades and traces have is in files.",
+    r"--max-drop|--baseline none": "Runs are held against others by compare and ci.",
     r"--trace-texts hash|--judge none --trace t": "A trace has texts, and is all that stands for a "
     "judge.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",

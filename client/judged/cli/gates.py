@@ -12,10 +12,8 @@ from dataclasses import replace
 
 from judged import IntervalMethod, IntervalOptions, MetricTable
 from judged._inputs import read_number
-from judged._views import plural
-from judged.cli.documents import AnySignature, Report, read_report
 from judged.cli.frame import Command, Strict, flag, many, opt
-from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
+from judged.cli.output import Gate, Outcome, Places, Problem, of_metrics
 from judged.report.content import share
 from judged.values import (
     MetricResult,
@@ -61,19 +59,12 @@ _ROUNDING = 1e-9
 """A mean printed equal to the threshold passes it."""
 
 
-class GateOptions(AnySignature):
+class GateOptions(Command):
     """What the metrics of a command must reach."""
 
     min_score: Sequence[str] = many(
         "METRIC=X",
         "Gate: exit with 1 when the mean of the metric is below X; may be repeated.",
-    )
-    max_drop: Sequence[str] = many(
-        "METRIC=X",
-        "Gate: exit with 1 when the mean is more than X below that of --baseline; may be repeated.",
-    )
-    baseline: str | None = opt(
-        "FILE", "JSON document of an earlier run, for --max-drop.", reads=True
     )
 
 
@@ -99,29 +90,13 @@ class Gates:
         *,
         min_coverage: float | None = None,
     ) -> None:
-        """Read the gates and the baseline. Raises Problem and FileError."""
-        self._metrics, self._min_coverage, self._options = list(metrics), min_coverage, options
+        """Read the gates. Raises Problem."""
+        self._metrics, self._min_coverage = list(metrics), min_coverage
         means = options.min_score if min_scores is None else min_scores
-        drops, before = options.max_drop, options.baseline
         self._gates = [read_gate(text, "--min-score", metrics) for text in means]
-        self._gates += [read_gate(text, "--max-drop", metrics) for text in drops]
-        if drops and before is None:
-            step = "needs --baseline FILE, the JSON document of the run to compare with"
-            raise Problem(f"--max-drop {drops[0]}: {step}")
-        if before is not None and not drops:
-            raise Problem(f"--baseline {before}: has no use without --max-drop METRIC=X")
-        self._baseline = None if before is None else read_report(before)
 
-    def check(
-        self,
-        table: MetricTable,
-        signature: str | None,
-        out: Output,
-    ) -> list[Outcome]:
-        """Return the outcome of every gate. Raises Problem for one that can't be checked.
-
-        `signature` is that of the judge, None when nobody judged.
-        """
+    def check(self, table: MetricTable) -> list[Outcome]:
+        """Return the outcome of every gate."""
         verdicts = table.counts.verdicts or VerdictCounts()
         left_out = table.counts.skipped_missing
         outcomes = []
@@ -130,12 +105,7 @@ class Gates:
             mean, lower = metric.mean, _lower_bound(metric, left_out)
             if mean is None and not verdicts.ok:
                 lower = None
-            if gate.flag == "--min-score" or self._baseline is None:
-                outcomes.append(hold_mean(gate, mean, lower))
-                continue
-            before = self._comparable(self._baseline, metric, signature, out)
-            worst = None if lower is None else before - lower
-            outcomes.append(hold_drop(gate, gate.metric, before, mean, worst))
+            outcomes.append(hold_mean(gate, mean, lower))
         covered = [(verdicts, "verdicts")]
         if left_out:
             topics = VerdictCounts(ok=table.counts.evaluated, error=left_out)
@@ -144,20 +114,6 @@ class Gates:
             held_to = self._min_coverage
             outcomes += [one for each in covered for one in hold_coverage(held_to, *each)]
         return outcomes
-
-    def _comparable(
-        self, report: Report, metric: MetricResult, signature: str | None, out: Output
-    ) -> float:
-        """Return what a metric was, at best where verdicts were missing."""
-        before, name = report.metric(metric.name), f"--baseline {report.name}"
-        if before.mean is None:
-            raise Problem(f"{name}: {metric.name} has no mean there")
-        ours = [(metric.name, metric.signature), ("the judge", signature or "none")]
-        self._options.check_ways(out, name, report.ways([metric.name]), ours)
-        if before.n != metric.n:
-            queries = plural(before.n, "query", "queries")
-            out.warn(f"{name}: {metric.name} is a mean of {queries} there and of {metric.n} here")
-        return before.mean if before.upper_bound is None else before.upper_bound
 
 
 def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:

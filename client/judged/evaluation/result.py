@@ -182,7 +182,7 @@ class EvaluationResult(View):
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document that `judged compare`, `--baseline` and `judged report` read."""
+        """Return the JSON document that `judged compare` and `judged report` read."""
         usage = None if self.usage is None else self.usage.reported
         told = {"usage": usage, "negatives": self.negatives, "failures": self.failures}
         return {

@@ -156,7 +156,7 @@ class MetricTable(_Metrics[MetricResult]):
     id_fit: IdFit | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document that `judged compare` and `--baseline` read.
+        """Return the document that `judged compare` reads.
 
         `judged compare` needs the values of queries in it, which MetricOptions(per_query=True) asks
         for.
@@ -281,7 +281,7 @@ class Evaluation(View):
     warnings: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document that `judged compare` and `--baseline` read; see MetricTable."""
+        """Return the document that `judged compare` reads; see MetricTable."""
         document = {
             **self.table.to_dict(),
             "signature": None if self.judge is None else self.judge.signature,

@@ -35,10 +35,10 @@ def test_answers_are_measured_and_held_against_a_baseline(judged: Commands):
     assert found["per_query"]["a3"] == {"bleu": 1, "token_f1": 1, "exact_match": 1}
     assert found["metrics"]["exact_match"]["mean"] == pytest.approx(1 / 3)
     assert "3 answers" in done.stdout
-    gate = ["--baseline", "a.json", "--max-drop", "token_f1=0.05", "--json", "b.json"]
-    worse = judged("texts", "b.jsonl", *METRICS, *gate)
+    judged.fine("texts", "b.jsonl", *METRICS, "--json", "b.json")
+    worse = judged("compare", "a.json", "b.json", "--max-drop", "token_f1=0.05")
     assert worse.returncode == 1
-    assert "fell short: token_f1 was" in worse.stderr
+    assert "fell short: token_f1 of b was" in worse.stderr
 
 
 def test_answers_in_scripts_that_a_metric_does_not_read_are_told(tmp_path: Path, judged: Commands):

@@ -276,7 +276,7 @@ class EvaluateCommand(
             *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
         )
-        out.gates = gates.check(table, signature, out)
+        out.gates = gates.check(table)
         if self.per_query:
             out.show(per_query_table(table), "")
         made_from = "\n".join([describe_counts(table.counts), made_from, *taken(found.usage)])

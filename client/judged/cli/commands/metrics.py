@@ -73,7 +73,7 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
 
     Examples:
     judged metrics --qrels qrels.txt --run run.txt -m ndcg@10 -m ap
-    judged metrics --qrels qrels.txt --run run.txt -m ap --max-drop ap=0.02 --baseline a.json
+    judged metrics --qrels qrels.txt --run run.txt -m ap --min-score ap=0.3
     """
 
     qrels: str = opt("FILE", "Judgements: topic 0 document grade.", reads=True, required=True)
@@ -127,7 +127,7 @@ def show_means(
     options: MetricsOptions, out: Output, table: MetricTable, gates: Gates, told: Sequence[str]
 ) -> Document:
     """Hold the gates, print the tables and what was `told` of them; return the document."""
-    out.gates = [*gates.check(table, None, out), *out.gates]
+    out.gates = [*gates.check(table), *out.gates]
     if options.per_query:
         out.show(per_query_table(table), "")
     out.show(means_table(table), "", *told)
@@ -153,7 +153,7 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
 
     Examples:
     judged texts answers.jsonl -m bleu -m token_f1 --interval t
-    judged texts answers.jsonl -m rougeL --max-drop rougeL=0.02 --baseline main.json
+    judged texts answers.jsonl -m rougeL --min-score rougeL=0.3
     """
 
     answers: str = arg(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 from judged import MetricTable
 from judged.cli.gates import GateOptions, Gates, split_min_scores
 from judged.cli.output import Exit, Output, Problem
-from judged.evaluation import FileError
 from judged.report.content import make_report
 from judged.values import MetricCounts, MetricResult, VerdictCounts
 
@@ -41,22 +39,6 @@ def status(outcomes):
     return 0
 
 
-@pytest.fixture
-def drop(tmp_path):
-    """Gates that allow a drop from a baseline."""
-
-    def write(most, allow=False, coverage=None, judge=None, **fields):
-        path = tmp_path / "base.json"
-        metric = {"mean": 0.8, "n": 4, "signature": "s|v1", "upper_bound": None, **fields}
-        path.write_text(json.dumps({"metrics": {M: metric}, "per_query": {}, "signature": judge}))
-        drops = [f"{M}={most}"] if most is not None else []
-        return gates(
-            max_drop=drops, baseline=str(path), allow_other_signature=allow, coverage=coverage
-        )
-
-    return write
-
-
 @pytest.mark.parametrize(
     ("held", "found", "passed", "ends"),
     [
@@ -79,44 +61,9 @@ def drop(tmp_path):
     ],
 )  # fmt: skip
 def test_what_is_held_in_the_worst_case(held, found, passed, ends):
-    outcomes = held.check(found, None, Output(None))
+    outcomes = held.check(found)
     assert [outcome.passed for outcome in outcomes] == passed
     assert status(outcomes) == ends
-
-
-@pytest.mark.parametrize(
-    ("most", "was", "found", "passed"),
-    [
-        (0.04, {}, table(), True),
-        (0.039, {}, table(), False),
-        (0, {"mean": 0.5}, table(), True),
-        (0.2, {"upper_bound": 0.9}, missing(8, 2), True),
-        (0.19, {"upper_bound": 0.9}, missing(8, 2), False),
-    ],
-)
-def test_a_drop_is_the_largest_that_it_may_be(drop, most, was, found, passed):
-    assert drop(most, coverage=0.8, **was).check(found, None, Output(None))[0].passed is passed
-
-
-@pytest.mark.parametrize("was", [{"signature": "s|v2"}, {"judge": "exact|v1"}])
-def test_another_signature_is_refused_unless_allowed(drop, was):
-    with pytest.raises(Problem, match=r"\|v.* there and .* pass --allow-other-signature"):
-        drop(1, **was).check(table(), None, Output(None))
-    out = Output(None)
-    assert drop(1, allow=True, n=9, **was).check(table(), None, out)[0].passed
-    assert "a mean of 9 queries there and of 4 here" in out.warnings[1]
-
-
-def test_what_can_not_be_checked_is_refused(drop, tmp_path):
-    with pytest.raises(Problem, match="no use without --max-drop"):
-        drop(None)
-    with pytest.raises(Problem, match="has no mean there"):
-        drop(1, mean=None).check(table(), None, Output(None))
-    (tmp_path / "base.json").write_text('{"metrics": {}, "per_query": {}}')
-    with pytest.raises(FileError, match="it has no metric"):
-        gates(max_drop=[f"{M}=1"], baseline=str(tmp_path / "base.json")).check(
-            table(), None, Output(None)
-        )
 
 
 @pytest.mark.parametrize(
@@ -128,8 +75,6 @@ def test_what_can_not_be_checked_is_refused(drop, tmp_path):
         ),
         ({"min_score": ["ap=0.5"]}, "add --metric ap"),
         ({"min_score": ["rbp(p=0.6)@10=0.7"]}, "is not measured"),
-        ({"max_drop": [f"{M}=0.1"]}, "needs --baseline FILE"),
-        ({"max_drop": [f"{M}=-0.1"], "baseline": "x"}, "METRIC=X"),
     ],
 )
 def test_malformed_gates_are_refused(options, message):
@@ -145,7 +90,7 @@ def test_a_bare_number_is_the_threshold_of_the_judge():
 
 
 def test_the_document_lists_the_gates():
-    (outcome,) = gates(f"{M}=0.8").check(table(), None, Output(None))
+    (outcome,) = gates(f"{M}=0.8").check(table())
     sentence = f"fell short: {M} is 0.7600; --min-score {M}=0.8"
     document = {"metrics": {}, "per_query": {}, "gates": [outcome.to_dict()]}
     assert make_report(document).gates == [(False, sentence)]
