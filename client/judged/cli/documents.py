@@ -9,7 +9,7 @@ from pathlib import Path
 from judged import MetricOptions, PerQueryValues
 from judged._files import FileError, Record, read_bytes
 from judged._views import plural
-from judged.cli.frame import Strict, flag
+from judged.cli.frame import flag
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
 from judged.report.content import read_metrics, read_values
@@ -142,27 +142,12 @@ def common_metrics(reports: Sequence[Report]) -> list[str]:
     return common
 
 
-class AnySignature(Strict):
-    """A command that compares documents, which should be made in one way."""
+class ComparingCommand(ResultCommand):
+    """A command that compares documents by the server's tests."""
 
     allow_other_signature: bool = flag(
         "Compare numbers that were made in another way; a warning in place of a refusal."
     )
-
-    def check_ways(self, out: Output, name: str, theirs: Ways, ours: Ways) -> None:
-        """Raise Problem where a document was made in another way than the other, or warn."""
-        for (what, one), (_, other) in zip(theirs, ours, strict=True):
-            if one == other:
-                continue
-            difference = f"{name}: {what} is {one} there and {other} in the other"
-            if not self.allow_other_signature:
-                step = "measure both in one way, or pass --allow-other-signature"
-                raise Problem(f"{difference}; {step}")
-            out.warn(difference)
-
-
-class ComparingCommand(ResultCommand, AnySignature):
-    """A command that compares documents by the server's tests."""
 
     def compared(
         self, out: Output, names: Sequence[str], reports: Sequence[Report], options: MetricOptions
@@ -197,7 +182,15 @@ class ComparingCommand(ResultCommand, AnySignature):
             values = PerQueryValues(
                 list(report.per_query), [report.column(each) for each in metrics]
             )
-            self.check_ways(out, report.name, report.ways(metrics), reports[0].ways(metrics))
+            theirs, ours = report.ways(metrics), reports[0].ways(metrics)
+            for (what, one), (_, other) in zip(theirs, ours, strict=True):
+                if one == other:
+                    continue
+                difference = f"{report.name}: {what} is {one} there and {other} in the other"
+                if not self.allow_other_signature:
+                    step = "measure both in one way, or pass --allow-other-signature"
+                    raise Problem(f"{difference}; {step}")
+                out.warn(difference)
             means = {metric: report.metric(metric) for metric in metrics}
             measured.append(MeasuredRun(name, report.name, values, means))
         return measured

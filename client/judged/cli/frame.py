@@ -198,14 +198,11 @@ def _run(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
 
 @contextmanager
 def _telling(out: Output) -> Iterator[None]:
-    """Tell warnings about files as those of the command, each once: a file may be read twice."""
+    """Tell warnings as those of the command, each once: a file may be read twice."""
     with warnings.catch_warnings():
-        show = warnings.showwarning
 
-        def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:  # noqa: ANN401
-            if not issubclass(category, FileWarning):
-                show(message, category, *place)
-            elif str(message) not in out.warnings:
+        def tell(message: Warning | str, *_: object) -> None:
+            if str(message) not in out.warnings:
                 out.warn(str(message))
 
         warnings.simplefilter("always", FileWarning)

@@ -20,16 +20,14 @@ from judged import (
     Judge,
     PanelMember,
     QueryGroup,
-    Rubric,
     ScoredAnswers,
     Verdicts,
 )
 from judged._inputs import read_number
 from judged._views import of_all, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
-from judged.cli.output import Exit, Output, Places, Problem, known_as, say
+from judged.cli.output import Output, Places, Problem, known_as
 from judged.cli.server import JudgingCommand
-from judged.evaluation.asking import circular_remarks, judging_models
 from judged.traces import (
     Missing,
     Replay,
@@ -315,20 +313,6 @@ def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
         f"server's cache; run the same command once without --cache-only, with the same "
         "model, rubric and texts, to fill it"
     )
-
-
-def tell_circular(
-    out: Output, systems: Iterable[str], info: ServerInfo, judges: Iterable[Judge | Rubric]
-) -> None:
-    """Warn where a model of a system is one that judges, or of its family.
-
-    A strict command ends there with 1, before anything is asked.
-    """
-    for remark in circular_remarks(systems, judging_models(info, judges)):
-        out.warn(remark)
-        if out.strict:
-            say("nothing was asked, because of --strict")
-            raise Exit(1)
 
 
 _ONCE = f"run this command once with a judge in place of {REPLAYED}"

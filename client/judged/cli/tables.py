@@ -145,24 +145,15 @@ def describe_usage(usage: Usage) -> str:
 
 
 def taken(usage: Usage | None) -> list[str]:
-    """Return what judging took and saved, a line each."""
-    if usage is None:
-        return []
-    asked = usage.cascade is None or usage.attempts or usage.cached
-    return [*([describe_usage(usage)] if asked else []), *describe_cascade(usage)]
-
-
-def describe_cascade(usage: Usage) -> list[str]:
-    """Return what is promised of a cascade, as a line, if anything is.
+    """Return what judging took, and what is promised of a cascade, a line each.
 
     Of data unlike the labels nothing is: `guarantee_warnings` say so.
     """
-    cascade = usage.cascade
-    if cascade is None:
+    if usage is None:
         return []
-    lines = []
-    shift = cascade.shift
-    if cascade.guarantee is not None and shift is not None and not shift.unlike:
+    cascade, shift = usage.cascade, None if usage.cascade is None else usage.cascade.shift
+    lines = [describe_usage(usage)] if cascade is None or usage.attempts or usage.cached else []
+    if cascade and cascade.guarantee and shift and not shift.unlike:
         checked = f"; not checked: {shift.not_checked}" if shift.not_checked else ""
         lines.append(f"guarantee: {describe_guarantee(cascade.guarantee)}{checked}")
     return lines

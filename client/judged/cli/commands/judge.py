@@ -37,7 +37,6 @@ from judged.cli.judging import (
     kept_trace,
     refuse_uncached,
     replayed,
-    tell_circular,
 )
 from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
 from judged.cli.tables import (
@@ -57,6 +56,7 @@ from judged.cli.tables import (
     why_missing,
 )
 from judged.evaluation import Evaluator
+from judged.evaluation.asking import judging_models, tell_circular
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.result import document_head, evaluation_warnings, query_result
 from judged.values import CorrectedEstimate, JudgeIdentity, Matching, VerdictCounts
@@ -111,7 +111,8 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
             else:
                 spec = self.spec(info, self.min_score)
                 check_expectations(out, spec, lines, client)
-                tell_circular(out, lines.models, info, [spec])
+                models = judging_models(info, [spec])
+                tell_circular(lines.models, models, "judge", strict=self.strict)
                 if self.estimate:
                     return report_estimate(out, client.estimate(groups, spec, asking=asking))
                 details = self.details or kept is not None
@@ -232,7 +233,8 @@ class EvaluateCommand(
                     found = measure(replay, asked, timeout=self.timeout)
             else:
                 spec = self.spec(server.info, threshold)
-                tell_circular(out, queries.system_models, server.info, [spec])
+                models = judging_models(server.info, [spec])
+                tell_circular(queries.system_models, models, "judge", strict=self.strict)
                 if self.estimate:
                     would = Evaluator(server.client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)

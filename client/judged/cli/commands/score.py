@@ -35,7 +35,6 @@ from judged.cli.judging import (
     read_trace,
     refuse_uncached,
     replayed,
-    tell_circular,
 )
 from judged.cli.output import (
     STDOUT,
@@ -51,6 +50,7 @@ from judged.cli.output import (
 from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
 from judged.evaluation import compare_answers
 from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs
+from judged.evaluation.asking import judging_models, tell_circular
 from judged.evaluation.result import missing_kinds
 from judged.report.content import ends
 from judged.traces import ScoreReplay
@@ -193,8 +193,9 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                 with replayed(self, {}):
                     found = replay.scores(items, rubrics, info.rubrics)
             else:
-                models = dict.fromkeys(line.system_model or "" for line in file.lines)
-                tell_circular(out, filter(None, models), info, rubrics)
+                systems = (line.system_model for line in file.lines if line.system_model)
+                models = judging_models(info, rubrics)
+                tell_circular(systems, models, "rubrics", strict=self.strict)
                 if self.estimate:
                     would = client.estimate_scores(items, rubrics, asking=asking)
                     return report_estimate(out, would)
