@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -78,23 +77,18 @@ def run(arguments: Sequence[str]) -> int:
             left.show()
         return left.exit_code
     except click.Abort:
-        _say("interrupted; what language models replied is in the server's cache, if it has one")
+        say("interrupted; what language models replied is in the server's cache, if it has one")
         return INTERRUPTED
     # Of a signal, 0 of a completion, or click's plain 1 where nobody reads any more.
     except SystemExit as left:
         return left.code if isinstance(left.code, int) and left.code != 1 else HUNG_UP
     except (JudgedError, Problem, FileError, MissingText) as error:
-        _say(explain(error, {}) if isinstance(error, JudgedError) else str(error))
+        say(explain(error, {}) if isinstance(error, JudgedError) else str(error))
         return 2
     except OSError as error:
-        _say(f"{error.filename}: {error.strerror}")
+        say(f"{error.filename}: {error.strerror}")
         return 2
     return 0
-
-
-def _say(message: str) -> None:
-    with suppress(BrokenPipeError):  # nobody reads it; the status says enough
-        say(" ".join(message.split()))
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:

@@ -273,8 +273,8 @@ def config_option() -> click.Option:
     return click.Option(
         ["--config"],
         metavar="FILE",
-        help="TOML file with options of the commands; what is typed counts before JUDGED_* "
-        f"variables, these before the file. Without it {FILE_VARIABLE} names one.",
+        help="TOML file with options of the commands, below JUDGED_* variables; "
+        f"{FILE_VARIABLE} names one too.",
         envvar=FILE_VARIABLE,
         callback=_read_config,
     )

@@ -73,16 +73,6 @@ def _records(lines: Iterable[bytes], name: str, empty: str, known: str) -> Itera
         raise FileError(name, None, empty)
 
 
-def check_labelled(name: str, field: str, labels: Iterable[bool | None]) -> None:
-    """Raise FileError where no line of a file has a label."""
-    if all(label is None for label in labels):
-        raise FileError(
-            name,
-            None,
-            f"has no line with {field!r} true or false; label some, or name --label-field",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
     """One answer of a file, the number of its line, and the model that it names."""
@@ -345,7 +335,9 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
         query_id, inclusion = record.optional_identifier("query_id"), read_inclusion(record)
         at = record.line or 0
         lines.append(Line(at, {}, contexts, None, score, label, query_id, inclusion))
-    check_labelled(name_of(path), label_field, (line.label for line in lines))
+    if all(line.label is None for line in lines):
+        problem = f"has no line with {label_field!r} true or false; label some"
+        raise FileError(name_of(path), None, problem)
     return lines
 
 

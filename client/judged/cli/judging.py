@@ -62,8 +62,8 @@ class MaxCost(Command):
 class Spending(MaxCost):
     """A command that may ask models anew, or tell what that would take."""
 
-    judge_refresh: bool = flag("Ask the model anew, and keep its replies in place of older ones.")
-    estimate: bool = flag("Judge nothing: print how many calls, tokens and money it would take.")
+    judge_refresh: bool = flag("Ask the model anew, in place of kept replies.")
+    estimate: bool = flag("Judge nothing: print what it would take at most.")
 
 
 class AskingOptions(Spending):
@@ -309,9 +309,8 @@ def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
     if found is None or not missing:
         return
     raise Problem(
-        f"--cache-only: {of_all(len(missing), len(found), 'verdict')} not in the "
-        f"server's cache; run the same command once without --cache-only, with the same "
-        "model, rubric and texts, to fill it"
+        f"--cache-only: {of_all(len(missing), len(found), 'verdict')} not in the server's cache; "
+        "run the same command without it to ask for them"
     )
 
 

@@ -71,12 +71,9 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
     if report is None:
         return
     if report.matches:
-        first = report.matches[0]
-        found = plural(len(report.matches), "match", "matches")
-        yield (
-            f"{of_all(report.queries_hit, report.queries, 'query', 'queries')} with negative "
-            f"answers retrieved one ({found}), the first {first.query_id!r}"
-        )
+        queries = of_all(report.queries_hit, report.queries, "query", "queries")
+        first = report.matches[0].query_id
+        yield f"{queries} with negative answers retrieved one, the first {first!r}"
     missing = report.counts.total - report.counts.ok
     if missing:
         verdicts = of_all(missing, report.counts.total, "verdict")

@@ -103,7 +103,7 @@ def test_the_command_line_judges_from_the_cache(judged: Commands):
     line = {"query": "other", "expected_text": "e", "retrieved_text": "r"}
     judged.write("contexts.jsonl", [line])
     assert judged.refused(*command, "--cache-only").strip() == (
-        "judged: --cache-only: 1 of 1 verdict not in the server's cache; run the same command once "
-        "without --cache-only, with the same model, rubric and texts, to fill it"
+        "judged: --cache-only: 1 of 1 verdict not in the server's cache; run the same command "
+        "without it to ask for them"
     )
     assert judged.refused(*command)

@@ -92,8 +92,8 @@ def test_cache_only(world: World, command: str):
     before = len(world.provider.asked)
     missing = world.fails(*COMMANDS[command], "--cache-only")
     assert missing == (
-        "--cache-only: 2 of 2 verdicts not in the server's cache; run the same command once "
-        "without --cache-only, with the same model, rubric and texts, to fill it"
+        "--cache-only: 2 of 2 verdicts not in the server's cache; run the same command without it "
+        "to ask for them"
     )
     assert len(world.provider.asked) == before
     world.fine(*COMMANDS[command])

@@ -111,8 +111,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
             else:
                 spec = self.spec(info, self.min_score)
                 check_expectations(out, spec, lines, client)
-                models = judging_models(info, [spec])
-                tell_circular(lines.models, models, "judge", strict=self.strict)
+                tell_circular(lines.models, judging_models(info, [spec]))
                 if self.estimate:
                     return report_estimate(out, client.estimate(groups, spec, asking=asking))
                 details = self.details or kept is not None
@@ -233,8 +232,7 @@ class EvaluateCommand(
                     found = measure(replay, asked, timeout=self.timeout)
             else:
                 spec = self.spec(server.info, threshold)
-                models = judging_models(server.info, [spec])
-                tell_circular(queries.system_models, models, "judge", strict=self.strict)
+                tell_circular(queries.system_models, judging_models(server.info, [spec]))
                 if self.estimate:
                     would = Evaluator(server.client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)

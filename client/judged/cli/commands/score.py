@@ -194,8 +194,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     found = replay.scores(items, rubrics, info.rubrics)
             else:
                 systems = (line.system_model for line in file.lines if line.system_model)
-                models = judging_models(info, rubrics)
-                tell_circular(systems, models, "rubrics", strict=self.strict)
+                tell_circular(systems, judging_models(info, rubrics))
                 if self.estimate:
                     would = client.estimate_scores(items, rubrics, asking=asking)
                     return report_estimate(out, would)
