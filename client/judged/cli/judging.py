@@ -26,7 +26,7 @@ from judged import (
 from judged._inputs import read_number
 from judged._views import of_all, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
-from judged.cli.output import Output, Places, Problem, known_as
+from judged.cli.output import Places, Problem, known_as
 from judged.cli.server import JudgingCommand
 from judged.traces import (
     Missing,

@@ -1,4 +1,4 @@
-"""A model is warned of before it judges answers of its own family, and refused when strict."""
+"""A model is warned of before it judges answers of its own family."""
 
 from __future__ import annotations
 
