@@ -37,9 +37,7 @@ class Report:
         """Return a metric by its name. Raises FileError."""
         if name not in self.metrics:
             known = ", ".join(self.metrics) or "no metric"
-            raise FileError(
-                self.name, None, f"has no {name}; it has {known}. Make it with the same --metric"
-            )
+            raise FileError(self.name, None, f"has no {name}; it has {known}")
         return self.metrics[name]
 
     def ways(self, metrics: Sequence[str]) -> Ways:
@@ -70,8 +68,7 @@ def parse_report(content: bytes, name: str) -> Report:
         return _of_scores(root, name)
     if root.get("metrics") is None or root.get("per_query") is None:
         raise root.error(
-            'has no "metrics" and "per_query", nor "rubrics" and "scores": it is not a document of '
-            "judged evaluate --json, metrics --json, texts --json or score --json"
+            "is no document of judged evaluate --json, metrics --json, texts --json or score --json"
         )
     # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
     metrics = {metric.name: metric for metric in read_metrics(root)}

@@ -83,17 +83,11 @@ class Gates:
     """The gates of one command over the metrics that it asks for."""
 
     def __init__(
-        self,
-        options: GateOptions,
-        metrics: Sequence[str],
-        min_scores: Sequence[str] | None = None,
-        *,
-        min_coverage: float | None = None,
+        self, texts: Sequence[str], metrics: Sequence[str], min_coverage: float | None = None
     ) -> None:
         """Read the gates. Raises Problem."""
         self._metrics, self._min_coverage = list(metrics), min_coverage
-        means = options.min_score if min_scores is None else min_scores
-        self._gates = [read_gate(text, "--min-score", metrics) for text in means]
+        self._gates = [read_gate(text, "--min-score", metrics) for text in texts]
 
     def check(self, table: MetricTable) -> list[Outcome]:
         """Return the outcome of every gate."""

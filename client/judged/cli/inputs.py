@@ -360,7 +360,7 @@ class ReadQueries:
             raise FileError(
                 dataset,
                 None,
-                "no query says what it should find, so there is nothing to measure; give queries "
+                "no query says what it should find; give queries "
                 "'expected_answers', 'expected_doc_ids' or 'expected_spans'",
             )
         self._results = (

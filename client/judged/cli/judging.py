@@ -179,7 +179,7 @@ class JudgeOptions(ModelOptions):
         kind = NONE if self.replays else self.kind
         if kind == NONE:
             why = f"is for a judge, and {REPLAYED} runs none; leave it out"
-            self.leave_out(f"{MODEL} profile param member stage calibration", why)
+            self.leave_out("profile param calibration", why)
         for names, kinds in _ONLY_WITH.items():
             if kind not in kinds:
                 named = " or ".join(f"--judge {each}" for each in kinds)
@@ -217,8 +217,7 @@ class CascadeOptions(JudgeOptions):
     def settle(self) -> None:
         """Refuse a cascade from a file beside another judge."""
         if self.cascade is not None and (self.judge not in {None, CASCADE} or self.stage):
-            what = "--stage" if self.stage else f"--judge {self.judge}"
-            raise Problem(f"--cascade and {what} exclude each other: the file names the judges")
+            raise Problem("--cascade: the file names the judges; leave out --judge and --stage")
         super().settle()
 
     def spec(self, info: ServerInfo, min_score: float | None) -> Judge:

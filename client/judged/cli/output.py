@@ -209,8 +209,7 @@ def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
         return
     with click.progressbar(length=total, label=title, show_pos=True, file=sys.stderr) as bar:
 
-        def report(done: int, in_all: int) -> None:
-            bar.length = in_all
+        def report(done: int, _: int) -> None:
             bar.update(done - bar.pos)
 
         yield report
@@ -345,7 +344,7 @@ def explain(error: errors.JudgedError, places: Places) -> str:
         rule = message.removeprefix(f"{error.field}: ")
         return f"{known}: {rule}"
     if isinstance(error, errors.DeadlineExceeded):
-        return f"{message}; allow more time with --timeout, or judge less at once"
+        return f"{message}; allow more with --timeout"
     if isinstance(error, errors.InternalError) and error.request_id:
         return f"{message} (request id {error.request_id}, for the log of the server)"
     return message

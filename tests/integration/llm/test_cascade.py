@@ -143,7 +143,7 @@ def test_a_cascade_proposed_from_labels(judged: Commands, tmp_path: Path):
     assert wrong >= known["n_wrong"]
     assert {line["stage"] for line in lines} <= {1, 2}
     both = judged(*judging, "--judge", "exact")
-    assert "--cascade and --judge exact exclude each other" in both.stderr
+    assert "--cascade: the file names the judges" in both.stderr
 
     kept = load_cascade(tmp_path / "my.cascade.json")
     assert kept.guarantee is not None

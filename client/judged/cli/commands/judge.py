@@ -13,7 +13,6 @@ from judged._files import json_line
 from judged._views import plain
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
-    GateOptions,
     Gates,
     IntervalOption,
     MetricsOptions,
@@ -156,7 +155,6 @@ class EvaluateCommand(
     NamedTrace,
     MetricsOptions,
     IntervalOption,
-    GateOptions,
     MinCoverage,
 ):
     """Judge retrieval results and measure them.
@@ -203,10 +201,7 @@ class EvaluateCommand(
     def run(self, out: Output) -> Document:
         """Judge, measure, report."""
         threshold, min_scores = split_min_scores(self.min_score)
-        gates = Gates(
-            *(self, self.metric, min_scores),
-            min_coverage=self.min_coverage,
-        )
+        gates = Gates(min_scores, self.metric, self.min_coverage)
         whole = self.replays or self.estimate or bool(self.trace or self.labels)
         by_spans = True if self.judge == "span" else None
         queries = ReadQueries(self.dataset, self.results, by_spans=by_spans)

@@ -89,7 +89,7 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
 
     def run(self, out: Output) -> Document:
         """Measure, and report."""
-        gates = Gates(self, self.metric, min_coverage=self.min_coverage)
+        gates = Gates(self.min_score, self.metric, self.min_coverage)
         judged, retrieved = TrecQrels.from_file(self.qrels), TrecRun.from_file(self.run_)
         options = self.options(MetricOptions, per_query=True, interval=self.how_sure())
         with self.connect() as server:
@@ -169,7 +169,7 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
 
     def run(self, out: Output) -> Document:
         """Measure, and report."""
-        gates = Gates(self, self.metric)
+        gates = Gates(self.min_score, self.metric)
         read = read_answers(self.answers)
         n, made = len(read.lines), self.how_sure()
         texts = [TextItem(item.answer, item.references) for item in read.items]

@@ -9,7 +9,7 @@ from judged.evaluation import FileError
     ("text", "problem"),
     [
         ("[]", "must be an object"),
-        ("{}", "not a document of judged evaluate --json"),
+        ("{}", "is no document of judged evaluate --json"),
         ('{"metrics": {"ap": 3}, "per_query": {}}', "metrics.ap must be an object"),
         ('{"metrics": {"ap": {"n": 1}}, "per_query": {}}', "has no 'signature'"),
         ('{"metrics": {}, "per_query": {"q": {"ap": "x"}}}', "per_query.q has 'ap' that is not"),

@@ -204,7 +204,7 @@ class TestRefusals:
             ("judge c --judge-max-tokens 9", "--judge-max-tokens: is for --judge llm"),
             ("judge c --judge exact --member exact", "--member: is for --judge panel"),
             ("judge c --stage exact", "--stage: is for --judge cascade"),
-            ("judge c --cascade f --judge exact", "--cascade and --judge exact exclude each"),
+            ("judge c --cascade f --judge exact", "--cascade: the file names the judges"),
             ("judge c --judge none --max-cost 1", "--max-cost: no model is asked"),
             ("score a --rubric r --judge llm", "--judge: answers are scored by language"),
             ("calibrate l --judge none --profile p", "--profile: is for a judge, and --judge"),

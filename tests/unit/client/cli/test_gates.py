@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from judged import MetricTable
-from judged.cli.gates import GateOptions, Gates, split_min_scores
+from judged.cli.gates import Gates, split_min_scores
 from judged.cli.output import Exit, Output, Problem
 from judged.report.content import make_report
 from judged.values import MetricCounts, MetricResult, VerdictCounts
@@ -24,9 +24,8 @@ def missing(ok, error=0, mean=0.76, lower=0.7, **counts):
     return table(VerdictCounts(ok=ok, error=error, **counts), mean=mean, lower_bound=lower)
 
 
-def gates(*scores, metrics=(M,), coverage=None, **options):
-    made = GateOptions(min_score=scores, **options)
-    return Gates(made, metrics, min_coverage=coverage)
+def gates(*scores, coverage=None):
+    return Gates(scores, [M], coverage)
 
 
 def status(outcomes):
@@ -67,19 +66,16 @@ def test_what_is_held_in_the_worst_case(held, found, passed, ends):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("text", "message"),
     [
-        *(
-            ({"min_score": [text]}, "METRIC=X")
-            for text in ["0.8", f"{M}=", f"{M}=x", f"{M}=nan", f"{M}=1_0", "=0.8", M]
-        ),
-        ({"min_score": ["ap=0.5"]}, "add --metric ap"),
-        ({"min_score": ["rbp(p=0.6)@10=0.7"]}, "is not measured"),
+        *((text, "METRIC=X") for text in ["0.8", f"{M}=", f"{M}=x", f"{M}=nan", "=0.8", M]),
+        ("ap=0.5", "add --metric ap"),
+        ("rbp(p=0.6)@10=0.7", "is not measured"),
     ],
 )
-def test_malformed_gates_are_refused(options, message):
+def test_malformed_gates_are_refused(text, message):
     with pytest.raises(Problem, match=message):
-        Gates(GateOptions(**options), [M])
+        Gates([text], [M])
 
 
 def test_a_bare_number_is_the_threshold_of_the_judge():
