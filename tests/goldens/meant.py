@@ -65,9 +65,11 @@ MEANT: dict[str, str] = {
     "fault of the outer one's members.",
     r"(held|fell short): |change.json.gates|is not measured; add": "Gates are told in one form.",
     r"is a data set, for|is read too|can't be written; name|has no 'system'": "One wording each.",
-    r"--param samples|has no line with|--cache-only: |--cascade: the file": "One wording for a refusal.",
+    r"--param samples|has no line with|--cache-only: |--cascade: the file": "One wording each.",
+    r"of data like the|leave it out": "One wording for a refusal, or a promise.",
     r"stage 1 settled|judged: trace t|calls avoided": "What cascades and traces have is in files.",
-    r"--max-drop|--baseline none": "Runs are held against others by compare and ci.",
+    r"--max-drop|--baseline none|tutorial 06: |is no document": "Runs are held "
+    "against others by compare and ci.",
     r"--trace-texts hash|--judge none --trace t": "A trace has texts, and is all that stands for a "
     "judge.",
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",

@@ -64,9 +64,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status."""
     if sys.stderr is None:  # closed by the caller: nobody reads remarks
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
-    # A private server must not outlive the command, so these signals unwind instead of killing.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    # A private server must not outlive the command, so this signal unwinds instead of killing.
+    signal.signal(signal.SIGTERM, _leave)
     logging.basicConfig(format="judged: %(message)s", level=logging.WARNING)
     for warning in misspelt_variables(os.environ, variables_of(GROUP), "option"):
         say(f"warning: {warning}")

@@ -36,8 +36,7 @@ class Report:
     def metric(self, name: str) -> MetricResult:
         """Return a metric by its name. Raises FileError."""
         if name not in self.metrics:
-            known = ", ".join(self.metrics) or "no metric"
-            raise FileError(self.name, None, f"has no {name}; it has {known}")
+            raise FileError(self.name, None, f"has no {name}; make it with the same --metric")
         return self.metrics[name]
 
     def ways(self, metrics: Sequence[str]) -> Ways:

@@ -44,7 +44,7 @@ class IntervalOption(Drawn):
     """How intervals are made; those of means are shown where one of these options is given."""
 
     interval: IntervalMethod | None = opt(
-        None, "Method of confidence intervals; those of means are shown where it is given."
+        None, "Method of confidence intervals, shown where it is given."
     )
     resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.")
 

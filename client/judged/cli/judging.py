@@ -140,7 +140,7 @@ class TraceOptions(Command):
         if self.trace is None or not self.replays:
             self.leave_out("trace_judge", f"is for {REPLAYED} with --trace; leave it out")
         if self.replays:
-            why = f"no model is asked with {REPLAYED}; leave one of them out"
+            why = f"no model is asked with {REPLAYED}; leave it out"
             self.leave_out("estimate max_cost", why)
 
 
@@ -178,12 +178,12 @@ class JudgeOptions(ModelOptions):
         super().settle()
         kind = NONE if self.replays else self.kind
         if kind == NONE:
-            why = f"is for a judge, and {REPLAYED} runs none; leave it out"
+            why = f"{REPLAYED} runs no judge; leave it out"
             self.leave_out("profile param calibration", why)
         for names, kinds in _ONLY_WITH.items():
             if kind not in kinds:
                 named = " or ".join(f"--judge {each}" for each in kinds)
-                self.leave_out(names, f"is for {named}; say that too, or leave it out")
+                self.leave_out(names, f"is for {named}; leave it out")
 
     def spec(self, info: ServerInfo, min_score: float | None) -> Judge:
         """Return the judge that the options ask for. Raises Problem."""

@@ -174,9 +174,9 @@ class Output:
         The server never gave it then.
         """
         if unanswered := sum(error.code == UNANSWERED for error in errors):
-            self._why = f"{unanswered} had no answer from the server; the warnings say why"
+            self._why = f"{unanswered} had no answer from the server"
         if 0 < total == failed:
-            self._why = "every verdict failed, so this is no result; the warnings say why"
+            self._why = "every verdict failed, so this is no result"
 
     def finish(self) -> None:
         """End the command, after a line for each gate.
@@ -187,7 +187,7 @@ class Output:
         for outcome in self.gates:
             say(outcome.message)
         if self._why:
-            say(self._why)
+            say(f"{self._why}; the warnings say why")
         if self._why or self.failed or not all(outcome.assessed for outcome in self.gates):
             raise Exit(2)
         short = self.worse or not all(outcome.passed for outcome in self.gates)

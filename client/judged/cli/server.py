@@ -24,16 +24,10 @@ from judged.cli.output import Places, Problem, explained, progress_bar
 from judged.credentials import Credentials, Tls, Token
 from judged.values import ServerInfo
 
-_FIRST_ANSWER_S = 10.0
 TOKEN_VARIABLE = "JUDGED_TOKEN"  # noqa: S105 - the name of a variable
 """Holds the token where no `--token-file` names a file of it."""
-WELL_KNOWN = "default"
-"""What `--tls-ca` takes for the authorities that gRPC brings."""
 START_S = 60.0
 STOP_S = 5.0
-_POLL_S = 0.02
-_NEEDED = "uvloop"
-"""What tells that the extra of the server is installed."""
 _SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED_CLIENT_CA"}
 
 
@@ -84,7 +78,7 @@ class ServerCommand(Command):
             token = Token(file=self.token_file)
         if {self.tls_ca, self.tls_cert, self.tls_key} == {None}:
             return token
-        ca = None if self.tls_ca == WELL_KNOWN else self.tls_ca
+        ca = None if self.tls_ca == "default" else self.tls_ca
         return Tls(ca, self.tls_cert, self.tls_key, token)
 
 
@@ -111,7 +105,7 @@ class JudgingCommand(ResultCommand):
 
 def _ask(client: Client) -> ServerInfo:
     try:
-        return client.server_info(timeout=_FIRST_ANSWER_S)
+        return client.server_info(timeout=10)
     except (DeadlineExceeded, NotFound):
         raise Problem(
             f"{client.target} does not answer as a server does; is judged-server running there?"
@@ -121,9 +115,9 @@ def _ask(client: Client) -> ServerInfo:
 @contextmanager
 def private_server() -> Iterator[str]:
     """Start a server, yield its address, stop it. Raises Problem when it does not start."""
-    if find_spec(_NEEDED) is None:
+    if find_spec("uvloop") is None:  # of the extra that the server needs
         raise Problem(
-            "there is no server to ask; name one with --target ADDR or JUDGED_TARGET, or run: "
+            "there is no server to ask; name one with --target ADDR, or run: "
             "pip install 'judged[server]'"
         )
     with tempfile.TemporaryDirectory(prefix="judged-", ignore_cleanup_errors=True) as name:
@@ -170,7 +164,7 @@ def _address(server: subprocess.Popen[bytes], folder: Path) -> str:
                 "the private server did not start; name another one with --target: "
                 f"{_last_words(folder)}"
             )
-        time.sleep(_POLL_S)
+        time.sleep(0.02)
     return port_file.read_text().strip()
 
 

@@ -160,8 +160,7 @@ def describe_guarantee(guarantee: ErrorGuarantee) -> str:
     """Return what is promised of a cascade, with the numbers behind it, as a line."""
     return (
         f"of data like the labels at most {guarantee.max_error:.4g} of what it settles contradicts "
-        f"people, with a confidence of {guarantee.confidence:g}: {guarantee.n_wrong} of "
-        f"{plural(guarantee.n_labels, 'label')}"
+        f"people, with a confidence of {guarantee.confidence:g}"
     )
 
 

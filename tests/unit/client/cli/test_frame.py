@@ -195,9 +195,9 @@ class TestRefusals:
             ("judge c --trace-judge x --judge none", "--trace-judge: is for --judge none with"),
             (
                 "judge c --judge none --profile p",
-                "--profile: is for a judge, and --judge none runs",
+                "--profile: --judge none runs no judge",
             ),
-            ("judge c --judge none --calibration f", "--calibration: is for a judge, and --judge"),
+            ("judge c --judge none --calibration f", "--calibration: --judge none runs"),
             ("judge c --judge exact --judge-refresh", "--judge-refresh: is for --judge llm or --"),
             ("judge c --cache-only", "--cache-only: is for --judge llm"),
             ("judge c --judge llm --cache-only --judge-refresh", "--cache-only asks no model"),
