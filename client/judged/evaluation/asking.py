@@ -325,7 +325,7 @@ class ResumeFile(Generic[Item]):
             for outcome in outcomes:
                 if outcome.failure is None:
                     self.append(outcome)
-                elif not isinstance(outcome.failure, Exception):
+                elif not isinstance(outcome.failure, Exception | asyncio.CancelledError):
                     raise outcome.failure
                 yield outcome
 

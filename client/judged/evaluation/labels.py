@@ -1,7 +1,4 @@
-"""Human labels of some queries, and the means that they correct.
-
-A flat list of the same, result after result, is read too.
-"""
+"""Human labels of some queries, and the means that they correct."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from pathlib import Path
 
 from judged._batching.judging import distinct_ranks
 from judged._files import FileError, Record, as_label, read_records
+from judged._views import plural
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.values import (
@@ -31,14 +29,14 @@ INCLUSION = "inclusion_probability"
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The human decisions of some queries by query id, each result after result.
+    """The human decisions of some queries by query id, a list for each result.
 
     `inclusion` has the probabilities with which queries were drawn to be labelled: for all of them,
     or for none.
     """
 
     name: str
-    by_query: Mapping[str, Sequence[bool]]
+    by_query: Mapping[str, Sequence[Sequence[bool]]]
     line_of: Mapping[str, int | None]
     inclusion: Mapping[str, float]
 
@@ -46,14 +44,16 @@ class Labels:
     def from_jsonl(cls, path: Path | str) -> Labels:
         """Return the labels of a file. Raises FileError."""
         name = str(path)
-        by_query: dict[str, Sequence[bool]] = {}
+        by_query: dict[str, Sequence[Sequence[bool]]] = {}
         line_of: dict[str, int | None] = {}
         inclusion: dict[str, float] = {}
         for line in read_records(path):
             query_id = line.identifier("query_id", "id")
             line.refuse_again(line_of, query_id, f"query {query_id!r} was on line {{}} already")
             if line.get("relevant") is None:
-                raise line.error("has no 'relevant'; write a list of true and false")
+                raise line.error(
+                    "has no 'relevant'; write a list of true and false for each result"
+                )
             by_query[query_id] = _read(line)
             if (probability := read_inclusion(line)) is not None:
                 inclusion[query_id] = probability
@@ -81,13 +81,13 @@ class Labels:
             if group.by_id:
                 raise self._error(query_id, "is matched by document id, so that nothing was judged")
             n, per_result = group.n_retrieved, group.n_expected
-            if len(labels) != n * per_result:
-                size = f"{n} results by {per_result} expected answers"
-                raise self._error(query_id, f"has {len(labels)} labels for {size}")
+            if [len(of_result) for of_result in labels] != [per_result] * n:
+                lists = plural(n, "list"), plural(per_result, "label")
+                raise self._error(query_id, f"must have {lists[0]} of {lists[1]}, one a result")
             ranks = distinct_ranks(group)
             rankings.append(JudgedRanking(query_id, per_result, len(ranks)))
             for rank in ranks:
-                relevant += labels[rank * per_result : (rank + 1) * per_result]
+                relevant += labels[rank]
         return JudgedRankings(rankings, relevant)
 
     def _error(self, query_id: str, problem: str) -> FileError:
@@ -161,12 +161,11 @@ def corrected_means(
     }
 
 
-def _read(line: Record) -> list[bool]:
-    labels: list[bool] = []
+def _read(line: Record) -> list[list[bool]]:
+    rows: list[list[bool]] = []
     for rank, value in enumerate(line.items("relevant")):
-        row = value if isinstance(value, list) else [value]
-        for label in map(as_label, row):
-            if label is None:
-                raise line.error(f"has 'relevant' with something else than true or false at {rank}")
-            labels.append(label)
-    return labels
+        labels = [as_label(label) for label in value] if isinstance(value, list) else [None]
+        if None in labels:
+            raise line.error(f"has 'relevant' without a list of true and false at {rank}")
+        rows.append([label is True for label in labels])
+    return rows

@@ -26,13 +26,12 @@ class JudgedMetric(Scorer):  # type: ignore[misc]  # Any where MLflow is not ins
     Retrieved is what `outputs` hold: a list of texts or documents, or one under
     "retrieved_contexts"; else what the retriever spans of the trace returned. Expected are the
     `content` of "expected_retrieved_context", or "expected_response", in `expectations`. The query
-    is the only text of `inputs`, or the one under `query_key`. MLflow keeps an error in place of a
+    is the text of `inputs` under "query", or the only one. MLflow keeps an error in place of a
     value where verdicts are missing. `name` is "recall_at_5" here, since MLflow's names have no @.
     """
 
     _asking: SampleJudge = PrivateAttr()
     _metric: str = PrivateAttr()
-    _query_key: str | None = PrivateAttr()
 
     def __init__(
         self,
@@ -41,11 +40,9 @@ class JudgedMetric(Scorer):  # type: ignore[misc]  # Any where MLflow is not ins
         judge: Judge | str | None = None,
         *,
         name: str | None = None,
-        query_key: str | None = None,
     ) -> None:
         super().__init__(name=name or _NOT_IN_NAMES.sub("_", metric.replace("@", "_at_")))
         self._asking, self._metric = SampleJudge(client, judge), metric
-        self._query_key = query_key
 
     def __call__(
         self,
@@ -57,8 +54,8 @@ class JudgedMetric(Scorer):  # type: ignore[misc]  # Any where MLflow is not ins
     ) -> Feedback:
         """Return the metric of a row. Raises NoVerdict for a missing verdict."""
         retrieved = _retrieved(outputs, trace)
-        query = _query(inputs or {}, self._query_key)
-        value = self._asking.measure(self._metric, query, _expected(expectations or {}), retrieved)
+        expected = _expected(expectations or {})
+        value = self._asking.measure(self._metric, _query(inputs or {}), expected, retrieved)
         why = f"{self._metric} is {value:.4f} over {len(retrieved)} retrieved texts"
         return Feedback(name=self.name, value=value, rationale=why, source=_SOURCE)
 
@@ -70,18 +67,12 @@ class JudgedMatch(Scorer):  # type: ignore[misc]  # Any where MLflow is not inst
     """
 
     _asking: SampleJudge = PrivateAttr()
-    _query_key: str | None = PrivateAttr()
 
     def __init__(
-        self,
-        client: Client,
-        judge: Judge | str | None = None,
-        *,
-        name: str = "judged_match",
-        query_key: str | None = None,
+        self, client: Client, judge: Judge | str | None = None, *, name: str = "judged_match"
     ) -> None:
         super().__init__(name=name)
-        self._asking, self._query_key = SampleJudge(client, judge), query_key
+        self._asking = SampleJudge(client, judge)
 
     def __call__(
         self,
@@ -92,18 +83,17 @@ class JudgedMatch(Scorer):  # type: ignore[misc]  # Any where MLflow is not inst
     ) -> Feedback:
         """Return the verdict of a row. Raises NoVerdict for a missing verdict."""
         (expected,) = _expected({**(expectations or {}), "expected_retrieved_context": None})
-        context = Context(_query(inputs or {}, self._query_key), expected, str(outputs))
+        context = Context(_query(inputs or {}), expected, str(outputs))
         score, relevant, signature = self._asking.score(context)
         why = f"score {score:.4f} by {signature}"
         return Feedback(name=self.name, value=relevant, rationale=why, source=_SOURCE)
 
 
-def _query(inputs: Mapping[str, Any], key: str | None) -> str:
+def _query(inputs: Mapping[str, Any]) -> str:
     texts = {name: value for name, value in inputs.items() if isinstance(value, str)}
-    if key is None and len(texts) > 1:
-        names = ", ".join(texts)
-        raise ValueError(f"inputs have several texts ({names}); name the query's by query_key=")
-    return str(inputs[key]) if key is not None else next(iter(texts.values()), "")
+    if len(texts) > 1 and "query" not in texts:
+        raise ValueError(f"inputs have several texts ({', '.join(texts)}); call the query 'query'")
+    return texts.get("query", next(iter(texts.values()), ""))
 
 
 def _expected(expectations: Mapping[str, Any]) -> list[str]:

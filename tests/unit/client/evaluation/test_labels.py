@@ -24,12 +24,7 @@ def read(tmp_path, *lines):
 
 def test_labels_are_read_as_sheets_write_them(tmp_path):
     labels = read(tmp_path, {"query_id": "q1", "relevant": [[1, "FALSE"], ["0", "true"]]})
-    assert labels.by_query == {"q1": [True, False, False, True]}
-
-
-@pytest.mark.parametrize("relevant", [[[True, False], [False, True]], [True, False, False, True]])
-def test_labels_are_read_by_result_or_flat(tmp_path, relevant):
-    labels = read(tmp_path, {"query_id": "q1", "relevant": relevant})
+    assert labels.by_query == {"q1": [[True, False], [False, True]]}
     human = labels.rankings(GROUPS)
     assert human.rankings == [JudgedRanking("q1", 2, 2)]
     assert human.relevant == [True, False, False, True]
@@ -39,7 +34,7 @@ def test_labels_of_repeated_results_are_left_out(tmp_path):
     labels = read(
         tmp_path,
         {"query_id": "q2", "relevant": [[True], [False], [False]]},
-        {"query_id": "q1", "relevant": [False] * 4},
+        {"query_id": "q1", "relevant": [[False] * 2] * 2},
     )
     human = labels.rankings(GROUPS)
     assert human.rankings == [JudgedRanking("q2", 1, 2), JudgedRanking("q1", 2, 2)]
@@ -52,12 +47,13 @@ def test_labels_of_repeated_results_are_left_out(tmp_path):
         ([{"query_id": "q1"}], ":1: has no 'relevant'"),
         (
             [{"query_id": "q1", "relevant": [[True, "yes"]]}],
-            "else than true or false at 0",
+            "without a list of true and false at 0",
         ),
         (
             [{"query_id": "q1", "relevant": []}, {"query_id": "q1", "relevant": []}],
             ":2: query 'q1' was on line 1 already",
         ),
+        ([{"query_id": "q1", "relevant": [True, False]}], "without a list of true and false at 0"),
         ([], "holds no labels"),
     ],
 )
@@ -70,9 +66,10 @@ def test_a_bad_file_is_named_with_its_line(tmp_path, lines, says):
 @pytest.mark.parametrize(
     ("query_id", "relevant", "says"),
     [
-        ("q9", [True], "query 'q9' is no query of the dataset"),
-        ("q1", [True], "has 1 labels for 2 results by 2 expected answers"),
-        ("q3", [True], "is matched by document id"),
+        ("q9", [[True]], "query 'q9' is no query of the dataset"),
+        ("q1", [[True]], "must have 2 lists of 2 labels, one a result"),
+        ("q1", [[True], [True, False, True]], "must have 2 lists of 2 labels"),
+        ("q3", [[True]], "is matched by document id"),
     ],
 )
 def test_labels_that_fit_no_group_are_named_with_their_line(tmp_path, query_id, relevant, says):
