@@ -1,7 +1,7 @@
 """PyTerrier (python-terrier): its transformers for the Evaluator, and the runs that it makes.
 
-A run is a DataFrame with a row a result: `qid`, `docno`, `rank` or `score`, and texts where it has
-them.
+A run is a DataFrame with a row a result: `qid`, `docno`, `rank`, and `score` and `text` where it
+has them.
 """
 
 from __future__ import annotations
@@ -14,27 +14,19 @@ import pandas as pd
 from judged.evaluation import Results, Retrieved
 
 
-def read_run(
-    run: pd.DataFrame, texts: Mapping[str, str] | None = None, *, text_column: str = "text"
-) -> Results:
-    """Return the results of a run, each query's in the order of `rank`, or of falling `score`.
+def read_run(run: pd.DataFrame, texts: Mapping[str, str] | None = None) -> Results:
+    """Return the results of a run, each query's in the order of `rank`.
 
-    The text of a document is that of `text_column`, else that of `texts` by its `docno`. Raises
-    ValueError for a frame without the columns.
+    The text of a document is the row's, else that of `texts` by its `docno`. Raises ValueError for
+    a frame without the columns.
     """
-    missing = [name for name in ("qid", "docno") if name not in run.columns]
-    if missing or not {"rank", "score"} & set(run.columns):
+    if not {"qid", "docno", "rank"} <= set(run.columns):
         has = ", ".join(map(str, run.columns))
-        raise ValueError(
-            f"a run needs the columns qid, docno and rank or score, and this has {has}; is it what "
-            "a retriever of PyTerrier returned?"
-        )
-    by_rank = "rank" in run.columns
-    ordered = run.sort_values("rank" if by_rank else "score", ascending=by_rank, kind="stable")
+        raise ValueError(f"a run needs the columns qid, docno and rank, and this has {has}")
     known = texts or {}
     by_query: dict[str, list[Retrieved]] = defaultdict(list)
-    for row in ordered.to_dict("records"):
-        name, score, text = str(row["docno"]), row.get("score"), row.get(text_column)
+    for row in run.sort_values("rank", kind="stable").to_dict("records"):
+        name, score, text = str(row["docno"]), row.get("score"), row.get("text")
         by_query[str(row["qid"])].append(
             Retrieved(
                 name,
@@ -56,10 +48,8 @@ class PyTerrierRetriever:
         self,
         transformer: Callable[[pd.DataFrame], pd.DataFrame],
         texts: Mapping[str, str] | None = None,
-        *,
-        text_column: str = "text",
     ) -> None:
-        self._transformer, self._texts, self._text_column = transformer, texts, text_column
+        self._transformer, self._texts = transformer, texts
         kind = type(transformer)
         self.signature = f"{kind.__module__}.{kind.__qualname__}"
 
@@ -67,5 +57,5 @@ class PyTerrierRetriever:
         """Return the documents of each query, best first."""
         names = [f"q{number}" for number in range(1, len(queries) + 1)]
         run = self._transformer(pd.DataFrame({"qid": names, "query": list(queries)}))
-        found = read_run(run, self._texts, text_column=self._text_column)
+        found = read_run(run, self._texts)
         return [list(found.get(name, ()))[:k] for name in names]
