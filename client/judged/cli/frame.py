@@ -19,7 +19,6 @@ from typing import Any, TypeVar, cast, dataclass_transform, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from judged._files import FileWarning
 from judged.cli.output import Output, Places, Problem, check_writable
 
 PREFIX = "JUDGED"
@@ -205,7 +204,7 @@ def _telling(out: Output) -> Iterator[None]:
             if str(message) not in out.warnings:
                 out.warn(str(message))
 
-        warnings.simplefilter("always", FileWarning)
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = tell  # type: ignore[assignment]  # it takes the rest as it comes
         yield
 
