@@ -110,17 +110,6 @@ def test_the_rest_does_not_vote_without_a_member_whose_reply_is_not_cached():
     assert columns.scores[0] == 0
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(1e-6, 1e6)), min_size=2, max_size=16))
-def test_a_weighted_mean_lies_between_the_scores(pairs: list[tuple[float, float]]):
-    scores, weights = zip(*pairs, strict=True)
-    members = [member(["yes"], [score]) for score in scores]
-    columns = tally_votes(*all_votes(*members, weights=weights), WEIGHTED, None)
-    assert columns.statuses is None
-    assert min(scores) - 1e-12 <= columns.scores[0] <= min(1.0, max(scores) + 1e-12)
-    exact = sum(Fraction(s) * Fraction(w) for s, w in pairs) / sum(Fraction(w) for w in weights)
-    assert columns.scores[0] == pytest.approx(float(exact), abs=1e-12)
-
-
 @given(
     st.integers(1, 5).flatmap(
         lambda n: st.lists(

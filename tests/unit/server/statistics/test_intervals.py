@@ -165,38 +165,6 @@ def scripted(*answers):
     return lambda weights: left.pop(0)
 
 
-def bca(value, draws, without, confidence):
-    """Return the interval as Efron (1987) defines it, ties of the value counted half."""
-    draws, without = (np.asarray(one, np.float64) for one in (draws, without))
-    bias = stats.norm.ppf((draws < value).mean() + (draws == value).mean() / 2)
-    away = without.mean() - without
-    skew, spread = (away**3).sum(), (away**2).sum()
-    acceleration = skew / (6 * spread**1.5) if spread else 0.0
-    levels = []
-    for quantile in stats.norm.ppf([(1 - confidence) / 2, (1 + confidence) / 2]):
-        shifted = bias + quantile
-        levels.append(stats.norm.cdf(bias + shifted / (1 - acceleration * shifted)))
-    return mid_quantiles(draws, levels)
-
-
-def interval_of(value, draws, without, confidence=0.95):
-    units = Units(len(without), "items")
-    options = IntervalOptions(IntervalMethod.BCA, resamples=len(draws), confidence=confidence)
-    found = estimate(scripted([value], draws, without), units, options)[0].interval
-    return [found.lower, found.upper]
-
-
-DRAWS = np.round(np.random.default_rng(8).exponential(size=999), 2)
-
-
-@pytest.mark.parametrize("value", [0.31, 0.7, 2.0])
-@pytest.mark.parametrize("without", [[0.5, 0.6, 0.5, 0.9], [0.9, 0.2, 0.3, 0.3], [1.0] * 4])
-def test_bca_follows_its_definition(value, without):
-    expected = bca(value, DRAWS, without, 0.9)
-    found = interval_of(value, DRAWS, without, confidence=0.9)
-    assert found == pytest.approx(expected)
-
-
 def test_the_jackknife_follows_its_definition():
     without = np.array([0.4, 0.4, 0.4, 0.9, 0.5, 0.5])
     options = IntervalOptions(IntervalMethod.T, confidence=0.9)

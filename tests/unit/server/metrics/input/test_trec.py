@@ -175,9 +175,6 @@ def test_numbers_of_topics_that_are_not_evaluated_are_looked_at_too():
         assert caught.value.field == f"trec.{path}"
 
 
-NAMES = st.text(st.sampled_from("ab\0\x7fé€😀\n\r\x85\u2028"), max_size=9) | st.text(max_size=40)
-
-
 def test_ids_of_any_length_and_letters():
     names = ["", "x" * 300 + "a", "x" * 300 + "b", "é" * 600, "a\nb", "a", "b", "\n"]
     grades = {name: place + 1 for place, name in enumerate(names)}
@@ -185,21 +182,3 @@ def test_ids_of_any_length_and_letters():
     assert gains_of(names, scores, grades) == list(grades.values())
     doubled = [Topic("q", [*names, *names], [*scores, *scores])]
     assert ranked_run([Topic("q", names, scores)], doubled).counts.duplicates == len(names)
-
-
-@given(st.lists(st.lists(st.tuples(NAMES, st.floats(-9, 9)), max_size=4), max_size=6))
-def test_both_forms_hold_what_was_sent(pairs):
-    sent = [
-        Topic(f"q{i}", [name for name, _ in some], [value for _, value in some])
-        for i, some in enumerate(pairs)
-    ]
-    read = [run_of(sent)]
-    if not any("\n" in name for topic in sent for name in topic.document_ids):
-        read.append(joined(("run", "scores"), sent))
-    for found in read:
-        assert [found.names(i) for i in range(len(found))] == [list(t.document_ids) for t in sent]
-        assert found.values.tolist() == [value for topic in sent for value in topic.values]
-        assert (found.counts.tolist(), found.query_ids[:1]) == (
-            list(map(len, pairs)),
-            [topic.query_id for topic in sent[:1]],
-        )

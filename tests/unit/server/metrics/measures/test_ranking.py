@@ -150,30 +150,6 @@ def test_values_stay_between_zero_and_one(some, name):
     assert np.all((values >= 0) & (values <= 1))
 
 
-@given(st.lists(queries(), min_size=1, max_size=6), st.sampled_from(EVERY), st.randoms())
-def test_queries_do_not_touch_each_other(some, name, random):
-    measure = parse_measure(name)
-    order = list(range(len(some)))
-    random.shuffle(order)
-    values = measure.values(ranked(some))
-    assert measure.values(ranked([some[i] for i in order])).tolist() == values[order].tolist()
-    rows = np.array(order)
-    assert measure.values(ranked(some).take(rows)).tolist() == values[order].tolist()
-
-
-@given(queries(), st.sampled_from(ZERO_OF_NOTHING), st.integers(0, 7))
-def test_a_hit_that_moves_up_never_lowers_a_value(query, name, place):
-    gains, relevant = query
-    hits = [i for i in range(1, len(gains)) if gains[i] > 0 >= gains[i - 1]]
-    if not hits:
-        return
-    at = hits[place % len(hits)]
-    moved = [*gains[: at - 1], gains[at], gains[at - 1], *gains[at + 1 :]]
-    measure = parse_measure(name)
-    before, after = (measure.values(ranked([(g, relevant)]))[0] for g in (gains, moved))
-    assert after >= before - 1e-12
-
-
 @pytest.mark.parametrize("name", ZERO_OF_NOTHING)
 def test_nothing_retrieved_and_nothing_to_find_are_zero(name):
     rankings = ranked([([], [1, 2]), ([], []), ([0, 0], []), ([1], [1])])
