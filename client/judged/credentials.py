@@ -15,7 +15,7 @@ from judged import errors
 File = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Token:
     """A bearer token: itself, or the file that holds it, which is read again when it changes.
 
@@ -34,7 +34,7 @@ class Token:
             check_token(self.value, "credentials")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tls:
     """TLS to the server, in PEM files.
 

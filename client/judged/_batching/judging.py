@@ -29,7 +29,6 @@ from judged.values.choices import Flag, Source, Status
 from judged.values.groups import (
     Context,
     QueryGroup,
-    Span,
     Verdict,
     VerdictError,
     Verdicts,
@@ -43,8 +42,8 @@ CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
 """Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
 ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
-_SPAN_NUMBERS = 16
-"""About what the two positions of a span take."""
+_SPAN = 80
+"""About what a span takes."""
 
 Item = TypeVar("Item")
 ToJudge = Iterable[QueryGroup] | Iterable[Context]
@@ -70,7 +69,7 @@ def packed(
         yield pack
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Piece:
     """The results of a group from rank `start` up to, not including, `end`; ranks count from 0."""
 
@@ -121,13 +120,13 @@ def most_contexts(judge: Judge | str | None, asking: Asking | None = None) -> in
     """Return how many contexts a chunk for a judge may hold.
 
     With a limit on the cost as many as are under way without one, since chunks are then sent one
-    by one. A cascade gets more: of a chunk the items most in doubt go on.
+    by one.
     """
     kind = judge.kind if isinstance(judge, Judge) else judge
-    if kind in ASKING_KINDS and asking is not None and asking.max_cost is not None:
-        many = CHUNK_CONTEXTS if kind == "cascade" else CHUNKS_IN_FLIGHT * ASKED_CONTEXTS
-        return min(many, CHUNK_CONTEXTS)
-    return min(ASKED_CONTEXTS, CHUNK_CONTEXTS) if kind in ASKING_KINDS else CHUNK_CONTEXTS
+    if kind not in ASKING_KINDS:
+        return CHUNK_CONTEXTS
+    limited = asking is not None and asking.max_cost is not None
+    return min(CHUNK_CONTEXTS, ASKED_CONTEXTS * (CHUNKS_IN_FLIGHT if limited else 1))
 
 
 def cut(
@@ -166,8 +165,7 @@ def _pieces(
     row = group.embeddings.row_bytes if group.embeddings is not None else 0
     weights = [row + len(text) for text in group.retrieved] or [row] * n
     if group.spans is not None:
-        costs = map(_span_cost, group.spans.retrieved)
-        weights = [weight + more for weight, more in zip(weights, costs, strict=False)]
+        weights = [weight + _SPAN for weight in weights]
     head = cost - sum(weights)
     limits = (max(1, CHUNK_CHARACTERS - head), max(1, contexts // max(1, n_contexts(group, 1))))
     sized = ((rank, (weight, 1)) for rank, weight in enumerate(weights))
@@ -190,12 +188,8 @@ def text_cost(group: QueryGroup) -> int:
     if vectors is not None:
         cost += len(vectors.expected) + len(vectors.retrieved)
     if spans is not None:
-        cost += sum(map(_span_cost, (*spans.expected, *spans.retrieved)))
+        cost += _SPAN * (len(spans.expected) + len(spans.retrieved))
     return cost
-
-
-def _span_cost(span: Span) -> int:
-    return len(span.file) + _SPAN_NUMBERS
 
 
 def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -> Sequence[int]:

@@ -60,7 +60,6 @@ Metadata = Mapping[str, Mapping[str, str]]
 
 PART_BYTES = 1 << 20
 """Small enough that the server works on one part while the client writes the next."""
-_PART_QUERIES = 1 << 10
 _RUN = re.compile(r"(?<![\w.])trec\.run\[(\d+)\]")
 
 
@@ -132,10 +131,7 @@ def metric_parts(
         first[0].MergeFrom(Request(metadata=known, human_values=values))
     yield from chain(first, parts)
     if len(first) > 1:
-        for place in range(0, len(known), _PART_QUERIES):
-            yield Request(metadata=known[place : place + _PART_QUERIES])
-        if values is not None:
-            yield Request(human_values=values)
+        yield Request(metadata=known, human_values=values)
 
 
 def _contents(relevance: Relevance) -> Iterator[object]:

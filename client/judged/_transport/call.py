@@ -136,7 +136,7 @@ Message = TypeVar("Message")
 _log = logging.getLogger("judged")
 
 
-@dataclass(slots=True)
+@dataclass
 class Patience:
     """What the calls of a client know of their server.
 
@@ -161,7 +161,7 @@ class Patience:
             _log.warning("%s; waiting for it, for %.0f s at most", error.message, left)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallOptions:
     """How a client calls: see `Client.with_options`. Raises InvalidArgument for what can't be."""
 

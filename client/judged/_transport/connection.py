@@ -196,9 +196,6 @@ class BaseClient(Generic[ConnectionT]):
         self._connection = connection
         self._options = options
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.target!r})"
-
     @property
     def target(self) -> str:
         """The address of the server."""

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from judged._inputs import (
     Given,
     as_column,
-    kind_of,
     need_by_ids,
     need_grades,
     refuse_set,
@@ -33,7 +32,7 @@ class RatingLevel(IntEnum):
     """They are evenly spaced."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rater:
     """One rater's column: for each item the place of a category, or -1 for no rating."""
 
@@ -41,7 +40,7 @@ class Rater:
     ratings: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class RatingTable(View):
     """What several raters said of the same items."""
 
@@ -72,7 +71,7 @@ class RatingTable(View):
         return cls(categories, raters, level)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SystemScores:
     """What two judges said of the same systems; the first is the reference, larger is better."""
 
@@ -81,7 +80,7 @@ class SystemScores:
     second: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Agreement(View):
     """How far raters agree. An estimate is None where it does not apply or is undefined.
 
@@ -109,7 +108,7 @@ class Agreement(View):
         return [self.confusion[row : row + k] for row in range(0, len(self.confusion), k)]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class RankAgreement(View):
     """How far two judges order the same systems alike; None where that is undefined."""
 
@@ -119,7 +118,7 @@ class RankAgreement(View):
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class MeasuredAgreement(View):
     """The answer to `measure_agreement`: each part is None when it was not asked for."""
 
@@ -131,7 +130,7 @@ MEASURES = estimate_names(Agreement)
 """The coefficients of an Agreement, by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairedComparison:
     """One comparison of two systems' answers to a query, `first` shown in the first place.
 
@@ -144,7 +143,7 @@ class PairedComparison:
     preference: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RankedSystem:
     """One system of a ranking: its strength in natural log-odds, and how its comparisons went."""
 
@@ -155,7 +154,7 @@ class RankedSystem:
     losses: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PositionBias:
     """What became of pairs that were compared in both orders.
 
@@ -172,7 +171,7 @@ class PositionBias:
     preference_for_first: float | None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class SystemRanking(View):
     """Systems, the strongest first; `tie` is Davidson's nu, the share of ties."""
 
@@ -196,10 +195,6 @@ class SystemRanking(View):
         ]
 
 
-_LISTS = frozenset({list, tuple, set, frozenset, str})
-"""What ids of documents may come in; judgements have a grade for each, which these have not."""
-
-
 class ScoredDocuments(NamedTuple):
     """Documents and their scores as two columns, the way that retrievers return them.
 
@@ -215,7 +210,7 @@ RetrievedDocuments = Mapping[str, float] | Sequence[str] | ScoredDocuments
 """What a run has for a query: document id to score, a list of ids, best first, or two columns."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class TrecRankings(View):
     """Judgements and a run.
 
@@ -229,10 +224,6 @@ class TrecRankings(View):
 
     def __post_init__(self) -> None:
         qrels = need_by_ids(self.qrels, "qrels")
-        for name, judged in qrels.items():
-            if type(judged) in _LISTS:
-                rule = "must map document ids to grades, as in {'d1': 1}, not be a"
-                raise WrongType.of_field(f"qrels[{name!r}]", f"{rule} {kind_of(judged)}")
         set_fields(self, qrels=qrels, run=kept_run(self.run, "run"))
 
 
@@ -253,7 +244,7 @@ def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgedRanking(Given):
     """The shape of one query's part of the verdicts.
 
@@ -277,7 +268,7 @@ class JudgedRanking(Given):
             set_fields(self, relevant_document_ids=relevant, grades=grades)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class JudgedRankings(Given, View):
     """Rankings and their verdicts, ranking after ranking, each retrieved-major.
 
@@ -297,7 +288,7 @@ class JudgedRankings(Given, View):
     max_grade: int = 0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class GainRanking(Given, View):
     """One query's gains by rank, and the gains of everything relevant, retrieved or not."""
 
@@ -306,14 +297,14 @@ class GainRanking(Given, View):
     relevant_gains: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class GainRankings(Given, View):
     """Rankings whose gains you know."""
 
     rankings: Sequence[GainRanking]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class IdFit(View):
     """How the ids of judged documents fit those retrieved, in the queries that retrieved some.
 
@@ -333,7 +324,7 @@ class IdFit(View):
     difference: str = ""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class PerQueryValues(Given, View):
     """Per-query values of earlier calls, one column a metric, to be merged into means.
 

@@ -33,7 +33,7 @@ class ThresholdCriterion(IntEnum):
     """The highest recall with a precision at or above the floor that was asked for."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class LabelledScores(Given, View):
     """A judge's scores, and human labels of some of them.
 
@@ -50,7 +50,7 @@ class LabelledScores(Given, View):
     inclusion_probabilities: Sequence[float] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CalibrateOptions:
     """How a judge is held against labels. None means the server's default.
 
@@ -69,7 +69,7 @@ class CalibrateOptions:
     max_share: float | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class JudgeQuality(View):
     """How well a judge follows labels at one threshold; an undefined estimate is None."""
 
@@ -92,7 +92,7 @@ QUALITY_MEASURES = estimate_names(JudgeQuality)
 """The measures of a JudgeQuality, by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Threshold:
     """A threshold chosen on labels; `min_score` is None when no threshold reaches the criterion.
 
@@ -106,7 +106,7 @@ class Threshold:
     cross_validated: Estimate | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CascadeBounds:
     """Scores from `accept` are safely relevant, those up to `reject` safely not.
 
@@ -125,7 +125,7 @@ class CascadeBounds:
     uncertified_reject: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReliabilityBin:
     """The items whose probability lies in one bin; `n` 0 leaves the rest 0.
 
@@ -139,7 +139,7 @@ class ReliabilityBin:
     upper: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Reliability(View):
     """A calibrator, and how far its probabilities can be believed.
 
@@ -160,7 +160,7 @@ class Reliability(View):
     accuracy: Estimate | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Calibration(View):
     """What a judge is worth. `prevalence` is the share of relevant items, corrected by labels.
 
@@ -180,7 +180,7 @@ class Calibration(View):
 _FORMAT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoredStage(Given):
     """A judge that may be a stage, and its scores of all labelled items; None where it has none.
 
@@ -194,7 +194,7 @@ class ScoredStage(Given):
     flagged: Sequence[bool] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class StagedLabels(Given, View):
     """Labels of items, and several judges' scores of them.
 
@@ -209,7 +209,7 @@ class StagedLabels(Given, View):
     lengths: Sequence[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CascadeOptions:
     """What a cascade is to keep. None means the server's default.
 
@@ -226,7 +226,7 @@ class CascadeOptions:
     seed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FrontierStage:
     """A judge of a cascade by its place among the scored ones.
 
@@ -240,7 +240,7 @@ class FrontierStage:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FrontierPoint:
     """A cascade: what an item costs, the share that is settled, and how often that is wrong.
 
@@ -275,7 +275,7 @@ class FrontierPoint:
         return Judge("cascade", members=members, guarantee=self.guarantee)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class CascadeFrontier(View):
     """The cascades worth having, the cheapest first.
 

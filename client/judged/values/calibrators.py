@@ -17,7 +17,7 @@ from judged._files import FileError, Record, parse_json, replace_text
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ItemShares:
     """The shares of labelled items in the bins between `edges`, with their variances.
 
@@ -30,7 +30,7 @@ class ItemShares:
     variances: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ErrorGuarantee:
     """How seldom what a whole cascade settles contradicts people, of data like the labels.
 
@@ -51,7 +51,7 @@ class ErrorGuarantee:
     labels_needed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Calibrator:
     """Makes probabilities of the scores of the judge with a scoring key; fits no other judge.
 
@@ -134,7 +134,7 @@ def stages_sha256(stages: Sequence[tuple[str, Calibrator | None]]) -> str:
     return hashlib.sha256("|".join(texts).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shift:
     """What became of the test of data against labels.
 

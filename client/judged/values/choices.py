@@ -8,7 +8,6 @@ measured.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum, IntFlag
@@ -130,7 +129,7 @@ class IntervalMethod(IntEnum):
     """Mean and standard error under Student's t."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IntervalOptions:
     """What interval to make. `resamples` and `seed` are those of the bootstrap; T has none."""
 
@@ -154,7 +153,7 @@ class IntervalOptions:
         return f"bootstrap:{name}|resamples:{self.resamples}|seed:{self.seed}|{confidence}|v2"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Interval:
     """What a number may plausibly be. `signature` says how it was made, `warnings` what to mind."""
 
@@ -166,7 +165,7 @@ class Interval:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Estimate:
     """A number with its interval; each is None where the data leave it undefined."""
 
@@ -202,7 +201,7 @@ def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
     return {"measure": name, "value": known.value, **ends_of(known.interval)}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class HumanLabels(Given, View):
     """What people decided on every context of some rankings.
 
@@ -216,7 +215,7 @@ class HumanLabels(Given, View):
     inclusion_probabilities: Sequence[float] = ()
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class CorrectedEstimate(View):
     """A mean with the judge's error carried into it (prediction-powered inference, PPI++).
 
@@ -255,49 +254,18 @@ def shared_warnings(
         yield f"{what}{of_some}: {warning}"
 
 
-_NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*))?", re.ASCII)
-_SETTINGS = ("judge", "matching", "source")
-"""What a signature tells first of how a metric was measured, behind its parameters."""
-
-
-_Name = tuple[tuple[str, str], Mapping[str, float | str]]
-"""A metric with its cutoff, and its parameters."""
-
-
 def is_metric(asked: str, name: str, signature: str) -> bool:
-    """Return whether a name that somebody asks by means the metric of a name and a signature."""
-    one, two = _read(asked), _read(name)
-    if asked == name or one is None or two is None:
-        return asked == name
-    (metric, given), (of, shown), every = one, two, _of_signature(signature)
-    return metric == of and shown.keys() <= given.keys() and given.items() <= every.items()
+    """Return whether a name that somebody asks by means the metric of a name and a signature.
+
+    It may tell parameters that the name leaves out, since they have their defaults.
+    """
+    (metric, given), (of, shown) = _read(asked), _read(name)
+    every = {part.replace(":", "=") for part in signature.split("|")}
+    return asked == name or (metric == of and bool(given) and shown <= given <= every)
 
 
-def _read(name: str) -> _Name | None:
-    parts = _NAME.fullmatch(name)
-    if parts is None:
-        return None
-    written = parts["parameters"]
-    pairs = [] if written is None else [part.partition("=") for part in written.split(",")]
-    parameters = {key: _value(value) for key, equals, value in pairs if equals}
-    if len(parameters) < len(pairs):
-        return None
-    return (parts["metric"], parts["k"] or ""), parameters
-
-
-def _of_signature(signature: str) -> dict[str, float | str]:
-    found: dict[str, float | str] = {}
-    for part in signature.split("|")[1:]:
-        key, colon, value = part.partition(":")
-        if key in _SETTINGS or not colon:
-            break
-        found[key] = _value(value)
-    return found
-
-
-def _value(text: str) -> float | str:
-    """Return a number where people write one, as 0.80 for 0.8; else the text."""
-    try:
-        return text if "_" in text or not text.isascii() else float(text)
-    except ValueError:
-        return text
+def _read(name: str) -> tuple[str, set[str]]:
+    """Return a metric with its cutoff, and its parameters."""
+    metric, _, rest = name.partition("(")
+    parameters, _, cutoff = rest.partition(")")
+    return metric + cutoff, set(parameters.split(",") if parameters else ())

@@ -19,7 +19,7 @@ from judged.values.choices import Estimate, ends_of
 from judged.values.metrics import MetricTable
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class DocumentRankings(View):
     """The documents that a run retrieved, by query id, as in the run of TrecRankings."""
 
@@ -33,7 +33,7 @@ RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues
 """What a run brings; all runs of a call bring the same kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompareOptions:
     """How runs are compared.
 
@@ -51,7 +51,7 @@ class CompareOptions:
         return f"permutations:{self.permutations}|seed:{self.seed}|v1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TestResult:
     """The result of one test of "there is no difference", two-sided.
 
@@ -66,7 +66,7 @@ class TestResult:
     p_benjamini_hochberg: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MovedQuery:
     """A query whose value differs between two runs."""
 
@@ -75,7 +75,7 @@ class MovedQuery:
     run: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ComparisonPower:
     """Which differences the queries at hand can show; None where that is undefined or unasked."""
 
@@ -84,7 +84,7 @@ class ComparisonPower:
     queries_needed: int | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class RunComparison(View):
     """One metric of two runs on the queries they share. `difference` is run minus baseline."""
 
@@ -128,7 +128,7 @@ class RunComparison(View):
         return [row]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class ComparedRuns(View):
     """The tables of all runs by name, and every later run against the first."""
 

@@ -19,12 +19,12 @@ from judged._inputs import (
     refuse_set,
     set_fields,
 )
-from judged._views import Listed, View, plain, row_of, short_repr
+from judged._views import Listed, View, plain, row_of
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import JudgeIdentity, Usage
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Embeddings(View):
     """Your own vectors for a group: float32, little endian, row after row."""
 
@@ -49,7 +49,7 @@ class Embeddings(View):
         return 4 * max(1, self.dimensions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EmbeddedRanking(Given):
     """One query's vectors, the retrieved ones best rank first."""
 
@@ -57,7 +57,7 @@ class EmbeddedRanking(Given):
     embeddings: Embeddings
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class EmbeddedRankings(Given, View):
     """Rankings judged by the cosine of your vectors; without a threshold the server's 0.8 holds."""
 
@@ -70,7 +70,7 @@ def _packed(rows: Sequence[Sequence[float]]) -> bytes:
     return struct.pack(f"<{len(values)}f", *values)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """A part of a file: from the character `start`, counted from 0, up to, not including, `end`."""
 
@@ -79,7 +79,7 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spans(Given):
     """The spans that stand for the texts of a group, the retrieved ones best rank first."""
 
@@ -87,7 +87,7 @@ class Spans(Given):
     retrieved: Sequence[Span] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     """One thing to judge."""
 
@@ -103,8 +103,8 @@ _READ_ONCE = {
 }
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class QueryGroup:
+@dataclass(frozen=True, repr=False)
+class QueryGroup(View):
     """One query with expected and retrieved texts: every pair of them is a context.
 
     Verdicts come retrieved-major: all expected texts for retrieved[0], then for retrieved[1].
@@ -138,9 +138,6 @@ class QueryGroup:
         if self.grades:
             relevant, grades = need_grades(self.relevant_document_ids, self.grades)
             set_fields(self, relevant_document_ids=relevant, grades=grades)
-
-    def __repr__(self) -> str:
-        return short_repr(self)
 
     @property
     def by_id(self) -> bool:
@@ -187,7 +184,7 @@ _COLUMNS: Mapping[str, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VerdictError:
     """Why a verdict is missing."""
 
@@ -197,7 +194,7 @@ class VerdictError:
     retryable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdict:
     """The answer for one context. `relevant` and `score` are None unless the status is OK.
 
@@ -220,7 +217,7 @@ class Verdict:
     grade: float | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Verdicts(View, Listed[Verdict]):
     """The verdicts of a call as parallel columns; indexing gives one as a Verdict.
 
@@ -423,7 +420,7 @@ def _places(
             yield place
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class JudgedChunk(View):
     """One answered chunk of a stream: its verdicts, or the error that kept it from being judged."""
 
@@ -432,7 +429,7 @@ class JudgedChunk(View):
     error: VerdictError | None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class VerdictCounts(View):
     """How many verdicts have each status, and remarks worth knowing."""
 
@@ -473,7 +470,7 @@ class VerdictCounts(View):
         return self.ok + self.error + self.abstained + self.not_assessable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VerdictSample:
     """One answer of a language model. `relevant` and `score` are None unless it is a vote.
 
@@ -491,7 +488,7 @@ class VerdictSample:
     fallback: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VerdictDetail:
     """How a language model came to one verdict.
 

@@ -18,7 +18,7 @@ Scalar = bool | int | float | str
 Counts = TypeVar("Counts", "StageUsage", "CascadeUsage", "Usage", "CostEstimate")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judge:
     """A judge and what you override of it. The empty one is the server's default.
 
@@ -44,7 +44,7 @@ class Judge:
         set_fields(self, members=members)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PanelMember:
     """A judge of a panel; its weight counts in the profile `weighted`, None stands for 1."""
 
@@ -62,7 +62,7 @@ def to_judge(judge: PanelMember | Judge | str) -> Judge:
     return Judge(judge) if isinstance(judge, str) else judge
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgeIdentity:
     """Which judge ran, precisely enough to repeat it.
 
@@ -118,7 +118,7 @@ class JudgeIdentity:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asking:
     """How language models are asked; judges that ask none ignore it.
 
@@ -131,7 +131,7 @@ class Asking:
     max_cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageUsage:
     """What one stage of a cascade did: the items it was asked about and settled, what it cost.
 
@@ -148,7 +148,7 @@ class StageUsage:
         return _summed(self, other, judge=self.judge)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CascadeUsage:
     """What a cascade did as a whole, or would do.
 
@@ -198,7 +198,7 @@ def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN40
     return type(one)(**others)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Usage:
     """What calls to language models took: `calls` were answered, `attempts` were made.
 
@@ -237,7 +237,7 @@ class Usage:
         return replace(self, cascade=replace(cascade, guarantee=None))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class CostEstimate(View):
     """What judging or scoring would take at most, without retries; nothing was asked.
 

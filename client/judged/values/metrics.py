@@ -25,7 +25,7 @@ from judged.values.groups import VerdictCounts, Verdicts
 from judged.values.judges import JudgeIdentity, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricOptions(Given):
     """How rankings become numbers. None means the server's default, for `interval` none at all.
 
@@ -46,7 +46,7 @@ class MetricOptions(Given):
     max_documents: int | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class MetricResult(View):
     """One metric. `mean` is None when no query was evaluated.
 
@@ -75,7 +75,7 @@ class MetricResult(View):
         return [row]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class MetricCounts(View):
     """What went into a mean and what did not. `verdicts` is None for qrels and gains."""
 
@@ -105,7 +105,6 @@ class _Metrics(View, Generic[_Result]):
     Any spelling of a name will do, as for a call: `rbp(p=0.8)@2` is `rbp@2`, whose default it is.
     """
 
-    __slots__ = ()
     metrics: Sequence[_Result]
 
     def __getitem__(self, name: str) -> _Result:
@@ -127,7 +126,7 @@ class _Metrics(View, Generic[_Result]):
         return [row for metric in self.metrics for row in metric.to_rows()]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class MetricSlice(_Metrics[MetricResult]):
     """The metrics of the queries whose metadata have `value` under `key`, "" if they lack it."""
 
@@ -140,7 +139,7 @@ class MetricSlice(_Metrics[MetricResult]):
         return {"key": self.key, "value": self.value, "metrics": _by_name(self.metrics)}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class MetricTable(_Metrics[MetricResult]):
     """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for.
 
@@ -195,7 +194,7 @@ def _by_name(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextItem(Given):
     """A text to measure, and at least one reference that is right. Any of them may be empty."""
 
@@ -203,7 +202,7 @@ class TextItem(Given):
     references: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class TextMetricResult(View):
     """One metric over all items: its mean over `n`, those that have a value, in [0, 1].
 
@@ -229,14 +228,14 @@ class TextMetricResult(View):
         return [_row_of_metric(self, "signature")]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class TextMetricTable(_Metrics[TextMetricResult]):
     """The text metrics of a call, in the order asked for."""
 
     metrics: Sequence[TextMetricResult]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NegativeMatch:
     """A retrieved text that matches a negative reference.
 
@@ -250,7 +249,7 @@ class NegativeMatch:
     score: float
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class NegativeReport(View):
     """The results that match a negative reference, by group and rank, and how many queries have.
 
@@ -263,7 +262,7 @@ class NegativeReport(View):
     counts: VerdictCounts
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Evaluation(View):
     """Metrics of judged groups, and the judge (None when it had nothing to judge).
 

@@ -14,7 +14,7 @@ from judged.values.groups import VerdictError
 from judged.values.judges import JudgeIdentity, Scalar, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnswerItem(Given):
     """One answer of a system, and what it may be measured by.
 
@@ -36,7 +36,7 @@ class AnswerItem(Given):
     confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)
 class Rubric:
     """A rubric by id, or id@version where another version is to be refused, and its overrides.
 
@@ -82,7 +82,7 @@ class Rubric:
         return self.rubric.partition("@")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VerifiedClaim:
     """One claim of an answer, or one fact of a reference, with the evidence the model names."""
 
@@ -91,7 +91,7 @@ class VerifiedClaim:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DimensionScore:
     """One dimension of a score: None when not assessable. `weight` is the one it had in the end."""
 
@@ -100,7 +100,7 @@ class DimensionScore:
     weight: float
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class AnswerScore(View):
     """The score of one item by one rubric.
 
@@ -153,7 +153,7 @@ class AnswerScore(View):
         ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScoreCounts:
     """How many scores have which status, and how many of those that are OK passed."""
 
@@ -169,7 +169,7 @@ class ScoreCounts:
         return self.ok + self.error + self.abstained + self.not_assessable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RubricSummary:
     """The scores of one rubric summed up.
 
@@ -196,7 +196,7 @@ def summary_of(summaries: Sequence[RubricSummary], rubric: str) -> RubricSummary
     raise KeyError(f"{rubric}; these scores have {', '.join(s.rubric for s in summaries)}")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class ScoredAnswers(View, Listed[AnswerScore]):
     """The scores of a call: for each item, in order, its score by each rubric, in order.
 

@@ -10,7 +10,7 @@ from judged.values.choices import Matching
 from judged.values.judges import Scalar
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits:
     """How large a request may be, and how long it may take in seconds."""
 
@@ -25,7 +25,7 @@ class Limits:
     max_evaluated_contexts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ParameterInfo:
     """One parameter of a judge."""
 
@@ -35,7 +35,7 @@ class ParameterInfo:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JudgeInfo:
     """One judge under one profile. `unavailable` says why it can't run there, "" when it can."""
 
@@ -48,7 +48,7 @@ class JudgeInfo:
     unavailable: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelInfo:
     """One embedding model."""
 
@@ -62,7 +62,7 @@ class ModelInfo:
     is_default: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricInfo:
     """One metric."""
 
@@ -72,7 +72,7 @@ class MetricInfo:
     matching_modes: Sequence[Matching]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RubricInfo:
     """One rubric: the instructions a language model judges by.
 
@@ -90,7 +90,7 @@ class RubricInfo:
     dimensions: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatModelInfo:
     """One language model. `unavailable` says why it can't be asked, "" when it can."""
 
@@ -101,7 +101,7 @@ class ChatModelInfo:
     unavailable: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerInfo:
     """A server's version, limits and everything it offers."""
 
@@ -117,7 +117,7 @@ class ServerInfo:
     calibrations: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UsageRow:
     """What was asked of one model by one judge and rubric on one day, in UTC ("2026-11-25").
 
@@ -136,7 +136,7 @@ class UsageRow:
     currency: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BudgetLeft:
     """One budget, "tenant_per_day" or "tenant_per_month", and what is left of it.
 
@@ -150,7 +150,7 @@ class BudgetLeft:
     renewed_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TenantUsage:
     """What the caller's tenant has used, the oldest day first.
 

@@ -77,7 +77,6 @@ def test_parts_give_the_table_of_the_whole(
     known = {"metadata": METADATA, "human_values": human}
     whole = client.compute_metrics(*asked, **known)
     monkeypatch.setattr(parts, "PART_BYTES", 40)
-    monkeypatch.setattr(parts, "_PART_QUERIES", 3)
     sent = list(metric_parts(*asked, METADATA, human))
     assert len(sent) > 10
     assert client.compute_metrics(*asked, **known) == whole
@@ -131,7 +130,6 @@ def test_what_is_wrong_is_named_by_its_place_in_the_whole(
     told = []
     for size in (parts.PART_BYTES, 20):
         monkeypatch.setattr(parts, "PART_BYTES", size)
-        monkeypatch.setattr(parts, "_PART_QUERIES", 3)
         with pytest.raises(InvalidArgument) as caught:
             client.compute_metrics(METRICS, given, **known)
         assert caught.value.field == field

@@ -74,7 +74,7 @@ def test_vectors_and_spans_are_cut_with_their_results(monkeypatch):
     group = QueryGroup(spans=Spans([Span("e", 0, 1)] * 2, retrieved))
     for name, most, sizes in (
         ("CHUNK_CONTEXTS", 6, [3, 3, 3, 1]),
-        ("CHUNK_CHARACTERS", 1000, [4, 4, 2]),
+        ("CHUNK_CHARACTERS", 400, [3, 3, 3, 1]),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(chunking, name, most)
