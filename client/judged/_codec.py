@@ -31,19 +31,6 @@ _TIMES: Mapping[Descriptor | None, _Get] = {
 _UNSET = object()
 
 
-class UnknownChoice(ValueError):
-    """A number that is no choice of its enumeration, at the path `field`."""
-
-    def __init__(self, field: str, rule: str) -> None:
-        super().__init__(f"{field}: {rule}")
-        self.field = field
-        self.rule = rule
-
-    def below(self, parent: str) -> UnknownChoice:
-        """Return the error with the path of the message that holds the field."""
-        return UnknownChoice(f"{parent}.{self.field}" if self.field else parent, self.rule)
-
-
 def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
     """Return a value of a dataclass, whose types say how each field is read.
 
@@ -51,7 +38,7 @@ def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
     numbers become the dataclasses and enums that the type names, repeated fields lists or tuples of
     these, a duration its seconds, which are named as it with `_s`, a timestamp a datetime in UTC.
     `others` are the fields that the message has under another name or in another form; what it has
-    not at all keeps its default. Raises UnknownChoice.
+    not at all keeps its default. Raises InvalidArgument for a number that is no choice.
     """
     known = _getters(kind, message.DESCRIPTOR)  # type: ignore[arg-type]  # types are hashable
     found = {name: get(message) for name, get in known.items() if name not in others}
@@ -181,7 +168,7 @@ def _map_setter(name: str, one: _Get | None) -> _Get:
 def _at(path: str, make: _Get, value: object) -> object:
     try:
         return make(value)
-    except (InvalidArgument, UnknownChoice) as error:
+    except InvalidArgument as error:
         raise error.below(path) from None
 
 
@@ -190,7 +177,7 @@ def _each(name: str, make: _Get, items: Iterable[Any]) -> list[object]:
     try:
         for item in items:
             made.append(make(item))  # noqa: PERF401 - how many were made says which is wrong
-    except (InvalidArgument, UnknownChoice) as error:
+    except InvalidArgument as error:
         raise error.below(f"{name}[{len(made)}]") from None
     return made
 
@@ -305,13 +292,13 @@ def _choice(field: FieldDescriptor, kind: type[Enum], number: int) -> Enum:
     try:
         return kind(number)
     except ValueError:
-        raise UnknownChoice("", f"must be unset or one of {_names(field)}") from None
+        raise InvalidArgument.of_field("", f"must be unset or one of {_names(field)}") from None
 
 
 def _chosen(kind: Any, choice: str, message: Any) -> object:  # noqa: ANN401 - a message
     name = message.WhichOneof(choice)
     if name is None:
-        raise UnknownChoice("", "has no value; set one of its kinds")
+        raise InvalidArgument.of_field("", "has no value; set one of its kinds")
     found: object = getattr(message, name)
     return read_fields(kind, found) if isinstance(found, Message) else found
 

@@ -272,10 +272,6 @@ def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:
     )
 
 
-_TEXT_BYTES = 3
-"""What a string costs on the wire beside its characters."""
-
-
 class Joined(NamedTuple):
     """The documents of a query, whose ids are one text already; None where they can't be.
 
@@ -290,8 +286,7 @@ class Joined(NamedTuple):
     @property
     def size(self) -> int:
         """What the documents take on the wire, in bytes, about."""
-        characters = len(self.text or "") or sum(len(str(name)) for name in self.document_ids)
-        return characters + (_TEXT_BYTES + 8) * len(self.document_ids)
+        return len(self.text or "") + 11 * len(self.document_ids)
 
 
 def joined(documents: RetrievedDocuments) -> Joined:

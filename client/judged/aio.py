@@ -10,7 +10,7 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.judging import PASSING, Batch, Progress, ToJudge, fill_expected, fold
+from judged._batching.judging import PASSING, Batch, Piece, Progress, ToJudge, fill_expected, fold
 from judged._batching.parts import (
     EvaluateStream,
     Metadata,
@@ -154,11 +154,13 @@ class AsyncClient(BaseClient[AsyncConnection]):
         )
         deadline = self._deadline(timeout, JUDGING_S)
 
-        async def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply, or its error
+        async def reply_to(part: tuple[Sequence[Piece], object]) -> tuple[Sequence[Piece], Any]:
+            chunk, request = part
             try:
-                return await async_call(self._connection, "BatchJudge", request, deadline)
+                reply = await async_call(self._connection, "BatchJudge", request, deadline)
             except errors.JudgedError as error:
-                return error
+                reply = error
+            return chunk, reply
 
         async with aclosing(async_in_order(reply_to, batch.requests(), batch.ahead)) as answers:
             async for chunk, answer in answers:
@@ -202,9 +204,8 @@ class AsyncClient(BaseClient[AsyncConnection]):
             return JudgedChunk(number, found, None)
 
         ahead = 1 if purse.limited else CHUNKS_IN_FLIGHT
-        numbered = ((None, each) for each in enumerate(chunks))
-        async with aclosing(async_in_order(judged, numbered, ahead)) as answers:
-            async for _, chunk in answers:
+        async with aclosing(async_in_order(judged, enumerate(chunks), ahead)) as answers:
+            async for chunk in answers:
                 yield chunk
 
     async def evaluate(

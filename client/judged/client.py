@@ -11,7 +11,7 @@ from typing import Any, Self
 import grpc
 
 from judged import errors
-from judged._batching.judging import PASSING, Batch, Progress, ToJudge, fill_expected, fold
+from judged._batching.judging import PASSING, Batch, Piece, Progress, ToJudge, fill_expected, fold
 from judged._batching.parts import (
     EvaluateStream,
     Metadata,
@@ -155,11 +155,13 @@ class Client(BaseClient[Connection]):
         )
         deadline = self._deadline(timeout, JUDGING_S)
 
-        def reply_to(request: object) -> Any:  # noqa: ANN401 - the reply, or its error
+        def reply_to(part: tuple[Sequence[Piece], object]) -> tuple[Sequence[Piece], Any]:
+            chunk, request = part
             try:
-                return call(self._connection, "BatchJudge", request, deadline)
+                reply = call(self._connection, "BatchJudge", request, deadline)
             except errors.JudgedError as error:
-                return error
+                reply = error
+            return chunk, reply
 
         with closing(in_order(reply_to, batch.requests(), batch.ahead)) as answers:
             for chunk, answer in answers:
@@ -203,9 +205,8 @@ class Client(BaseClient[Connection]):
             return JudgedChunk(number, found, None)
 
         ahead = 1 if purse.limited else CHUNKS_IN_FLIGHT
-        numbered = ((None, each) for each in enumerate(chunks))
-        with closing(in_order(judged, numbered, ahead)) as answers:
-            for _, chunk in answers:
+        with closing(in_order(judged, enumerate(chunks), ahead)) as answers:
+            for chunk in answers:
                 yield chunk
 
     def evaluate(

@@ -20,7 +20,7 @@ from judged._convert import (
     write_group,
     write_judge,
 )
-from judged._inputs import need_each, need_text
+from judged._inputs import need_each
 from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id, rename_paths
 from judged._views import Listed
 from judged.errors import InvalidArgument, WrongType
@@ -95,10 +95,7 @@ def fold(items: ToJudge) -> Sequence[QueryGroup]:
     groups = [item for item in given if isinstance(item, QueryGroup)]
     if groups and len(groups) < len(given):
         raise WrongType.of_field("groups", "must be groups or contexts, not both in one call")
-    for index, context in enumerate(() if groups else given):
-        for name in ("query", "expected_text", "retrieved_text"):
-            need_text(getattr(context, name), f"contexts[{index}].{name}")
-    return list(map(checked_group, groups, count())) or list(_fold_contexts(given))
+    return list(map(checked_group, groups or _fold_contexts(given), count()))
 
 
 def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:

@@ -234,7 +234,7 @@ def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> 
             error=read_error(message.error) if message.HasField("error") else None,
             judge=judge,
         )
-    except ValueError as problem:
+    except (ValueError, errors.InvalidArgument) as problem:
         sent = f"the server sent a score that can't be read: {problem}"
         raise errors.InternalError(sent) from None
     if score.status is not Status.OK:

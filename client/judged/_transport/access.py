@@ -75,20 +75,8 @@ def socket_path(target: str) -> str | None:
     return target.removeprefix("unix:").removeprefix("//")
 
 
-_OTHER_PROTOCOL = re.compile("SSL|socket closed|connection reset|broken pipe|http1", re.IGNORECASE)
-
-
-def hint(message: str) -> str:
-    """Return what to look at when an address can't be reached, and gRPC says this of it.
-
-    A handshake that failed on the server's side looks like any connection that was closed.
-    """
-    if _OTHER_PROTOCOL.search(message):
-        return (
-            "TLS? it has to be on both sides or neither, with certificates that the other side "
-            "trusts: see Tls(...) or --tls-ca"
-        )
-    return "is judged-server running there?"
+HINT = "is judged-server running there, with TLS on both sides or neither (Tls(...), --tls-ca)?"
+"""What to look at when an address can't be reached: gRPC seldom tells a failed handshake."""
 
 
 _used = False

@@ -20,7 +20,7 @@ from google.protobuf.message import Message as AnyMessage
 
 from judged import errors
 from judged._inputs import all_texts, need_kind
-from judged._transport.access import Metadata, hint
+from judged._transport.access import HINT, Metadata
 from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
 
@@ -61,7 +61,7 @@ def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 -
     if code == "CANCELLED":
         message = f"{target} dropped the call; it may be shutting down"
     elif code == "UNAVAILABLE" and not info.reason:
-        message = f"can't reach {target}: {message}; {hint(message)}"
+        message = f"can't reach {target}: {message}; {HINT}"
     kind = _CLASSES.get(code, errors.InternalError)
     if info.reason == BUDGET_EXHAUSTED:
         kind = errors.BudgetExhausted

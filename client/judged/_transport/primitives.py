@@ -17,7 +17,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-Key = TypeVar("Key")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -54,27 +53,27 @@ async def async_send(
 
 
 async def async_in_order(
-    work: Callable[[Item], Awaitable[Result]], items: Iterable[tuple[Key, Item]], ahead: int
-) -> AsyncGenerator[tuple[Key, Result], None]:
-    """Yield each key with the result of the work on its item, in order, `ahead` under way.
+    work: Callable[[Item], Awaitable[Result]], items: Iterable[Item], ahead: int
+) -> AsyncGenerator[Result, None]:
+    """Yield the result of the work on each item, in order, `ahead` under way.
 
     To close it cancels what is under way.
     """
-    under_way: deque[tuple[Key, asyncio.Future[Result]]] = deque()
+    under_way: deque[asyncio.Future[Result]] = deque()
     unsent = iter(items)
     try:
         while True:
-            for key, item in islice(unsent, ahead - len(under_way)):
-                under_way.append((key, asyncio.ensure_future(work(item))))
+            for item in islice(unsent, ahead - len(under_way)):
+                under_way.append(asyncio.ensure_future(work(item)))
                 await asyncio.sleep(0)  # sends it before the next is written
             if not under_way:
                 return
-            yield under_way[0][0], await under_way[0][1]
+            yield await under_way[0]
             under_way.popleft()
     finally:
-        for _, task in under_way:
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*(task for _, task in under_way), return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
 
 
 async def async_on_thread(work: Callable[[], Result]) -> Result:
@@ -139,25 +138,25 @@ def send(method: Callable[..., Result], request: object, **options: object) -> R
 
 
 def in_order(
-    work: Callable[[Item], Result], items: Iterable[tuple[Key, Item]], ahead: int
-) -> Generator[tuple[Key, Result], None, None]:
-    """Yield each key with the result of the work on its item; as `async_in_order`, on threads.
+    work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Generator[Result, None, None]:
+    """Yield the result of the work on each item; as `async_in_order`, on threads.
 
     On a thread of such work they are worked on one by one, so that it can be stopped.
     """
     if isinstance(threading.current_thread(), _Worker):
-        yield from ((key, work(item)) for key, item in items)
+        yield from map(work, items)
         return
-    under_way: deque[tuple[Key, _Worker]] = deque()
+    under_way: deque[_Worker] = deque()
     unsent = iter(items)
     try:
         while True:
-            for key, item in islice(unsent, ahead - len(under_way)):
-                under_way.append((key, _Worker(partial(work, item))))
+            for item in islice(unsent, ahead - len(under_way)):
+                under_way.append(_Worker(partial(work, item)))
             if not under_way:
                 return
-            yield under_way[0][0], under_way[0][1].result.result()
+            yield under_way[0].result.result()
             under_way.popleft()
     finally:
-        for _, worker in under_way:
+        for worker in under_way:
             worker.stop()

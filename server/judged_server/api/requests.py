@@ -51,7 +51,8 @@ import grpc
 import numpy as np
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
-from judged._codec import UnknownChoice, read_fields
+from judged._codec import read_fields
+from judged.errors import InvalidArgument
 from judged.v1.groups_pb2 import AskingOptions
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
 from judged.values.choices import IntervalOptions
@@ -287,8 +288,9 @@ def read(kind: type[Value], message: Message, path: str = "", **others: object) 
     """Return the value of a message at a path. Raises InvalidField for what breaks a rule."""
     try:
         value = read_fields(kind, message, **others)
-    except UnknownChoice as unknown:
-        raise errors.InvalidField(f"{path}.{unknown.field}".lstrip("."), unknown.rule) from None
+    except InvalidArgument as unknown:
+        rule = unknown.message.removeprefix(f"{unknown.field}: ")
+        raise errors.InvalidField(f"{path}.{unknown.field}".lstrip("."), rule) from None
     check(value, path)
     return value
 

@@ -61,7 +61,7 @@ class TestFailedHandshakes:
     def refused(self, server: ServerProcess, credentials: Tls | None) -> None:
         with (
             Client(server.address, credentials=credentials) as client,
-            pytest.raises(Unavailable, match=r"TLS\?.*Tls\(\.\.\.\) or --tls-ca"),
+            pytest.raises(Unavailable, match="TLS on both sides or neither"),
         ):
             client.server_info(timeout=30)
 
@@ -92,7 +92,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ([], "TLS? it has to be on both sides"),
+            ([], "TLS on both sides or neither"),
             (["--tls-ca", "/no/such.pem"], "the file /no/such.pem can't be read: No such file"),
             (["--tls-cert", "x", "--tls-key", "y"], "the file y can't be read"),
         ],

@@ -181,7 +181,7 @@ class TestWrongTypes:
             ([QueryGroup(None, ["e"], ["x"])], "groups[0].query", "must be text, not NoneType"),
             ([QueryGroup("q", [None], ["x"])], "groups[0].expected[0]", "must be text, not None"),
             ([QueryGroup("q", "e", ["x"])], "groups[0].expected", "not one text"),
-            ([Context("q", None, "x")], "contexts[0].expected_text", "not NoneType"),
+            ([Context("q", None, "x")], "groups[0].expected[0]", "not NoneType"),
         ],
     )
     def test_of_what_is_to_be_judged(self, items, field, rule):

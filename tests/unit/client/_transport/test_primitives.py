@@ -43,10 +43,10 @@ def test_results_come_in_order_and_no_more_than_said_are_under_way():
             begun.append(n)
         return n * n
 
-    found = in_order(work, ((n, n) for n in range(6)), 2)
-    assert next(found) == (0, 0)
+    found = in_order(work, range(6), 2)
+    assert next(found) == 0
     assert max(begun) <= 1
-    assert list(found) == [(n, n * n) for n in range(1, 6)]
+    assert list(found) == [n * n for n in range(1, 6)]
 
 
 async def test_so_they_do_on_a_loop():
@@ -60,13 +60,13 @@ async def test_so_they_do_on_a_loop():
         under_way -= 1
         return n * n
 
-    found = [pair async for pair in async_in_order(work, ((n, n) for n in range(6)), 2)]
-    assert found == [(n, n * n) for n in range(6)]
+    found = [each async for each in async_in_order(work, range(6), 2)]
+    assert found == [n * n for n in range(6)]
 
 
 def test_to_leave_cancels_the_calls_that_are_under_way():
     method = Method()
-    found: Any = in_order(lambda n: send(method, str(n)), ((n, n) for n in range(9)), 2)
+    found: Any = in_order(lambda n: send(method, str(n)), range(9), 2)
 
     def take_first() -> None:
         with pytest.raises(ValueError, match="so all"):
@@ -94,8 +94,8 @@ async def test_to_leave_cancels_the_tasks_that_are_under_way():
                 raise
         return n
 
-    found = async_in_order(work, ((n, n) for n in range(3)), 2)
-    assert await anext(found) == (0, 0)
+    found = async_in_order(work, range(3), 2)
+    assert await anext(found) == 0
     await found.aclose()
     assert cancelled.is_set()
 
