@@ -213,7 +213,7 @@ def test_without_a_baseline_nothing_is_compared(tmp_path, server):
         (None, "judged: before.json: there is no such file"),
         ("[1]", "judged: before.json: "),
         ("{", "judged: before.json: is not JSON"),
-        ("{}", 'judged: before.json: has no "metrics"'),
+        ("{}", "judged: before.json: is no document of"),
     ],
 )
 def test_a_baseline_that_is_a_file_is_named_as_one(repository, content, said):

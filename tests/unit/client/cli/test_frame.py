@@ -207,7 +207,7 @@ class TestRefusals:
             ("judge c --cascade f --judge exact", "--cascade: the file names the judges"),
             ("judge c --judge none --max-cost 1", "--max-cost: no model is asked"),
             ("score a --rubric r --judge llm", "--judge: answers are scored by language"),
-            ("calibrate l --judge none --profile p", "--profile: is for a judge, and --judge"),
+            ("calibrate l --judge none --profile p", "--profile: --judge none runs"),
             ("calibrate l --judge none --estimate", "--estimate: --judge none asks no judge"),
         ],
     )
