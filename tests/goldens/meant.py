@@ -92,7 +92,6 @@ MEANT: dict[str, str] = {
     "that is not promised is not shown.",
     r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
     "have no bounds, and more labels are not forecast.",
-    r"id_fit\.|spelling, which counts|that were retrieved is among the": "A pair of ids is shown.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

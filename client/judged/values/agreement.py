@@ -310,7 +310,7 @@ class IdFit(View):
 
     Of `expected` ids, counted for each query, `found` were retrieved for it, of `retrieved` in all.
     Of the others `compared` were looked for in another spelling; `alike` of them were there, and
-    `same` of these are the same text. The ids are an example.
+    `same` of these are the same text. The last three are an example, and how it differs in words.
     """
 
     expected: int = 0

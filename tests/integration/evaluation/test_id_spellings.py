@@ -18,7 +18,7 @@ from judged.evaluation import Dataset, EvaluationResult, Evaluator, Query, Retri
 
 from tests.integration.cli_process import Commands
 
-PATHS = "are they ids of the same kind"
+PATHS = "which differ in a path before the name; are they ids of the same kind"
 ASKED = f"{PATHS}, and the results of these queries?"
 QUERIES = [Query(f"q{i}", f"t{i}", relevant_document_ids=[f"doc{i}.md"]) for i in range(3)]
 RESULTS = {f"q{i}": [Retrieved(f"/data/docs/doc{j}.md") for j in (i, i + 1)] for i in range(3)}
@@ -45,7 +45,7 @@ class TestCommands:
         assert done.returncode == 1
         said = (
             "none of the 6 document ids that were retrieved is among the 3 that are expected, for "
-            f"example '/data/docs/doc0.md' and 'doc0.md'; {ASKED}"
+            f"example '/data/docs/doc0.md' and 'doc0.md', {ASKED}"
         )
         assert f"judged: warning: {said}\n" in done.stderr
         document = json.loads(done.stdout)
@@ -60,8 +60,8 @@ class TestCommands:
         command = ["metrics", "--qrels", "t.qrels", "--run", "t.run", "-m", "ndcg@10"]
         done = judged(*command, "--strict", "--json", "-")
         assert done.returncode == 1
-        assert "'doc0.txt' and 'doc0'; are they" in done.stderr
-        assert PATHS in json.loads(done.stdout)["warnings"][0]
+        assert "'doc0.txt' and 'doc0', which differ in a file's ending" in done.stderr
+        assert "file's ending" in json.loads(done.stdout)["warnings"][0]
         (folder / "good.run").write_text((folder / "t.run").read_text().replace(".txt", ""))
         command = ["compare", "--qrels", "t.qrels", "good.run", "t.run", "-m", "ndcg@10"]
         done = judged(*command, "--strict")

@@ -9,18 +9,63 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from difflib import get_close_matches
 from urllib.parse import unquote
 
 from judged.values.agreement import IdFit
 
-_ENDING = re.compile(r"(?<=[^./])\.([a-z][a-z0-9]{0,5}|0+)$")
-_MARKS = re.compile(r"[^\w/]|_|\b0+(?=\d)")
-"""Punctuation, white space, what does not show, and zeros in front."""
+_NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", re.ASCII)
+_UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufeff]+")
+_SCHEME = re.compile(r"^(https?://)?(www\.)?", re.IGNORECASE)
+_ENDING = re.compile(r"(?<=[^./])\.[a-z][a-z0-9]{0,5}$", re.IGNORECASE)
+_LONG = 12
+"""Spreadsheets write whole numbers with more digits than this less one as 1.23457E+12."""
+
+
+def _whole(name: str) -> str:
+    if _NUMBER.fullmatch(name) is None:
+        return name
+    number = Decimal(name)
+    return str(int(number)) if number == int(number) else name
+
+
+def _rounded(name: str) -> str:
+    if len(name) < _LONG or not name.isdecimal():
+        return name
+    return f"{Decimal(name):.5E}".replace(".", "").replace("+", "")
+
+
+_Step = tuple[str, Callable[[str], str]]
+_SAME: Sequence[_Step] = (
+    ("in per cent encoding", lambda name: unquote(name) if "%" in name else name),
+    (
+        "in white space or characters that don't show",
+        lambda name: " ".join(_UNSEEN.sub("", name).split()),
+    ),
+    ("in Unicode normal form (NFC or NFD)", lambda name: unicodedata.normalize("NFC", name)),
+    ("in how a number is written", _whole),
+    ("in a slash at the end", lambda name: name.rstrip("/") or name),
+)
+"""Spellings of one text: two ids that differ only so hardly are two documents."""
+_ALIKE: Sequence[_Step] = (
+    ("in compatible letters (NFKC)", lambda name: unicodedata.normalize("NFKC", name)),
+    ("in upper and lower case", str.casefold),
+    ("in digits that were rounded", _rounded),
+    ("in http://, https:// or www.", lambda name: _SCHEME.sub("", name)),
+    ("in a path before the name", lambda name: name.replace("\\", "/").rpartition("/")[2]),
+    ("in a file's ending", lambda name: _ENDING.sub("", name)),
+    ("in punctuation", lambda name: re.sub(r"[\W_]+", "", name) or name),
+)
+"""Spellings that two documents of a collection may have; only many of them are no chance."""
+_ALL = (*_SAME, *_ALIKE)
 _SAMPLE, _RARE = 2_000, 20_000
 """How many retrieved ids are looked at: of any queries, and of those that expect ids with escapes
 or letters outside ASCII."""
+_KEPT = 100
+"""Ids that are kept to find the nearest of, should nothing be found."""
 _SHOWN = 80
 _MOST = 2**63
 """More than can be counted; callers send what is added up."""
@@ -32,6 +77,8 @@ class IdSample:
     def __init__(self) -> None:
         self._looked = 0
         self._seen = IdFit()
+        self._missed: dict[str, None] = {}
+        self._others: dict[str, None] = {}
 
     def see(self, groups: Iterable[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> None:
         """Look at some of the groups, given as for JudgedIds.of."""
@@ -51,22 +98,27 @@ class IdSample:
         self._looked += len(retrieved)
         others = [name for name in retrieved[:_SAMPLE] if name not in wanted]
         pairs, seen = _alike(missed, others), self._seen
-        shown = pairs or ([(missed[0], others[0])] if others else [])
-        if shown and not (seen.alike or (seen.expected_id and not pairs)):
-            seen = replace(seen, expected_id=shown[0][0], retrieved_id=shown[0][1])
         self._seen = replace(
-            seen,
+            _with_example(seen, *pairs[0]) if pairs and not seen.difference else seen,
             compared=seen.compared + len(missed),
             alike=seen.alike + len(pairs),
-            same=seen.same + sum(_plain(a) == _plain(b) for a, b in pairs),
+            same=seen.same + sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs),
         )
+        if len(self._others) < _KEPT:
+            self._missed.update(dict.fromkeys(missed[:_KEPT]))
+            self._others.update(dict.fromkeys(others[:_KEPT]))
 
     def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
         """Return how ids fit, with the numbers of all queries that retrieved something."""
-        seen = self._seen
-        if found and not seen.alike:
-            seen = replace(seen, expected_id="", retrieved_id="")
-        return replace(seen, expected=expected, found=found, retrieved=retrieved)
+        fit = replace(self._seen, expected=expected, found=found, retrieved=retrieved)
+        if not found and not fit.difference and self._missed and self._others:
+            return _with_example(fit, *_nearest(self._missed, self._others))
+        return fit
+
+
+def _with_example(fit: IdFit, expected: str, retrieved: str) -> IdFit:
+    how = _difference(expected, retrieved)
+    return replace(fit, expected_id=expected, retrieved_id=retrieved, difference=how)
 
 
 def add_fits(fits: Sequence[IdFit]) -> IdFit | None:
@@ -75,22 +127,25 @@ def add_fits(fits: Sequence[IdFit]) -> IdFit | None:
         return None
     names = ("expected", "found", "retrieved", "compared", "alike", "same")
     sums = {name: min(sum(getattr(fit, name) for fit in fits), _MOST) for name in names}
-    return replace(max(fits, key=lambda fit: (fit.alike > 0, fit.expected_id != "")), **sums)
+    return replace(next((fit for fit in fits if fit.difference), fits[0]), **sums)
 
 
 def fit_warning(fit: IdFit) -> str:
     """Return what the reader of the metrics should know, "" where ids fit."""
     pair = f"for example {_shown(fit.retrieved_id)} and {_shown(fit.expected_id)}"
+    how = f", which differ {fit.difference}" if fit.difference else ""
     if fit.expected and fit.retrieved and not fit.found:
+        if fit.expected_id and fit.expected_id == fit.retrieved_id:
+            pair = f"though {_shown(fit.expected_id)} was retrieved for another query"
         return (
             f"none of the {fit.retrieved} document ids that were retrieved is among the "
-            f"{fit.expected} that are expected, {pair}; are they ids of the same kind, "
+            f"{fit.expected} that are expected, {pair}{how}; are they ids of the same kind, "
             "and the results of these queries?"
         )
     if fit.same or (fit.alike > 1 and 3 * fit.alike >= fit.compared):
         return (
             f"{fit.alike} of {fit.compared} expected document ids that were not retrieved "
-            f"were retrieved in another spelling, which counts as not found, {pair}; "
+            f"were retrieved in another spelling, which counts as not found, {pair}{how}; "
             "write both alike"
         )
     return ""
@@ -101,27 +156,52 @@ def _shown(name: str) -> str:
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…")
 
 
-def _plain(name: str) -> str:
-    """Return the text of an id: two ids of one text are hardly two documents."""
-    return unicodedata.normalize("NFC", unquote(name)).strip()
-
-
-def _form(name: str) -> str:
-    """Return what the usual spellings of an id share, with its path: `/data/doc1` of Doc_01.md."""
-    folded = unicodedata.normalize("NFKC", unquote(name)).casefold().replace("\\", "/")
-    return "/" + (_MARKS.sub("", _ENDING.sub("", folded.strip().strip("/"))) or name)
+def _form(name: str, steps: Sequence[_Step]) -> str:
+    if steps is _ALL and name.isascii() and name.isdigit():  # as most ids are
+        return _rounded(name.lstrip("0") or "0")
+    for _, step in steps:
+        name = step(name)
+    return name
 
 
 def _alike(missed: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the missed ids that are among the others in another spelling, with that.
+    """Return the missed ids that are among the others in another spelling, with that."""
+    found = {_form(name, _ALL): name for name in others}
+    pairs = ((name, found.get(_form(name, _ALL))) for name in missed)
+    return [(a, b) for a, b in pairs if b is not None and _may_be_one(a, b)]
 
-    `a/x` and `x` may be one, `a/x` and `b/x` not.
+
+def _may_be_one(a: str, b: str) -> bool:
+    """Say whether two ids of one form may be one: `a/x` and `x`, not `a/x` and `b/x`.
+
+    Nor are two whole numbers that begin alike.
     """
-    found = {_form(name).rpartition("/")[2]: name for name in others}
-    pairs = []
-    for name in missed:
-        form = _form(name)
-        other = found.get(form.rpartition("/")[2])
-        if other is not None and (form.endswith(_form(other)) or _form(other).endswith(form)):
-            pairs.append((name, other))
-    return pairs
+    if a.isdigit() and b.isdigit():
+        return _form(a, _SAME) == _form(b, _SAME)
+    names = (_form(name, _ALL[:-3]).replace("\\", "/") for name in (a, b))  # with their paths
+    short, long = sorted((f"/{name.rpartition('/')[0]}".rstrip("/") for name in names), key=len)
+    return long.endswith(short)
+
+
+def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str, str]:
+    """Return an expected id and the one that is the most like it."""
+    if found := _alike(expected, retrieved):
+        return found[0]
+    first = next(iter(expected))
+    known = {name[:_SHOWN]: name for name in retrieved}
+    (like,) = get_close_matches(first[:_SHOWN], known, 1, cutoff=0.0)
+    return first, known[like]
+
+
+def _difference(a: str, b: str) -> str:
+    """Return how two spellings of an id differ in words, "" where they are none of one."""
+    if a == b:
+        return ""
+    if _form(a, _ALL) != _form(b, _ALL):
+        return "in what stands before or after it" if a in b or b in a else ""
+    needed = list(_ALL)
+    for step in reversed(_ALL):
+        fewer = [each for each in needed if each is not step]
+        if _form(a, fewer) == _form(b, fewer):
+            needed = fewer
+    return " and ".join(words for words, _ in needed)
