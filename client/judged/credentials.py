@@ -8,11 +8,14 @@ Client("judge.example:8470", credentials=Tls("ca.pem", "client.pem", "client.key
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 
 from judged import errors
 
 File = str | os.PathLike[str]
+
+_PROXY = re.compile(r"http://([^\s/@]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s/@:]+):[0-9]{1,5}/?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,21 @@ class Tls:
 
     `ca` has the certificates of the authorities to trust; without it those that gRPC brings count.
     `certificate` and `key` are the client's own, where the server asks for one (mTLS). All are read
-    when a client is made.
+    when a client is made. `proxy` is an HTTP proxy to go through, as http://HOST:PORT; the
+    environment names none for us.
     """
 
     ca: File | None = None
     certificate: File | None = None
     key: File | None = None
     token: Token | None = None
+    proxy: str | None = field(default=None, repr=False)  # it may hold a password
 
     def __post_init__(self) -> None:
+        if self.proxy is not None and not _PROXY.fullmatch(self.proxy):
+            raise errors.InvalidArgument.of_field(
+                "credentials", "Tls(proxy=...) is written as http://HOST:PORT"
+            )
         if (self.certificate is None) != (self.key is None):
             raise errors.InvalidArgument.of_field(
                 "credentials", "Tls(certificate=..., key=...) go together; give both, or neither"

@@ -74,8 +74,11 @@ class _Connection:
             raise errors.InvalidArgument.of_field(
                 "credentials", "a channel that is given has its own; leave out one of the two"
             )
-        token, self._credentials = None, None
+        token, self._credentials, self._options = None, None, OPTIONS
         if isinstance(credentials, Tls):
+            if credentials.proxy is not None:
+                proxy = {"grpc.enable_http_proxy": 1, "grpc.http_proxy": credentials.proxy}
+                self._options = tuple((dict(OPTIONS) | proxy).items())
             token, self._credentials = credentials.token, channel_credentials(credentials)
         elif credentials is not None:
             token = credentials
@@ -130,7 +133,7 @@ class _Connection:
     def _channel(self) -> Any:  # noqa: ANN401 - of either kind
         if self._credentials is None:
             return self._grpc.insecure_channel(self.target, options=OPTIONS)
-        return self._grpc.secure_channel(self.target, self._credentials, options=OPTIONS)
+        return self._grpc.secure_channel(self.target, self._credentials, options=self._options)
 
     def _loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the loop that a channel is for."""

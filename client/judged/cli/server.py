@@ -56,6 +56,7 @@ class ServerCommand(Command):
     )
     tls_cert: str | None = opt("FILE", "PEM file with your own certificate, for mTLS.")
     tls_key: str | None = opt("FILE", "PEM file with its private key.")
+    tls_proxy: str | None = opt("URL", "HTTP proxy to go through, with TLS.")
 
     @contextmanager
     def connect(self, places: Places | None = None) -> Iterator[Connection]:
@@ -76,10 +77,10 @@ class ServerCommand(Command):
         token = Token(named) if named else None
         if self.token_file is not None:
             token = Token(file=self.token_file)
-        if {self.tls_ca, self.tls_cert, self.tls_key} == {None}:
+        if {self.tls_ca, self.tls_cert, self.tls_key, self.tls_proxy} == {None}:
             return token
         ca = None if self.tls_ca == "default" else self.tls_ca
-        return Tls(ca, self.tls_cert, self.tls_key, token)
+        return Tls(ca, self.tls_cert, self.tls_key, token, self.tls_proxy)
 
 
 class ResultCommand(ServerCommand, Strict):

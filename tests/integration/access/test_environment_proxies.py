@@ -1,4 +1,4 @@
-"""What a proxy sees that the environment names: nothing."""
+"""What a proxy sees that the environment names: nothing, unless a client is given it too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judged import AsyncClient, Client, QueryGroup
+from judged import AsyncClient, Client, InvalidArgument, QueryGroup
 from judged.credentials import Tls, Token
 from judged_server import healthcheck
 
@@ -85,3 +85,35 @@ class TestTls:
         async with AsyncClient(address, credentials=Tls(authority.ca)) as other:
             assert (await other.judge(GROUPS, "exact")).relevant == [True]
         assert not proxy.read
+
+    async def test_one_that_is_given_tunnels_what_it_cant_read(
+        self, authority: Authority, address: str
+    ):
+        with connect_proxy() as given:
+            credentials = Tls(authority.ca, token=Token("secret-token"), proxy=given.url)
+            with Client(address, credentials=credentials) as client:
+                assert client.judge(GROUPS, "exact").relevant == [True]
+            async with AsyncClient(address, credentials=credentials) as other:
+                assert (await other.judge(GROUPS, "exact")).relevant == [True]
+            done = run_in(
+                Path.cwd(),
+                *("judges", "--target", address, "--tls-ca", str(authority.ca)),
+                *("--tls-proxy", given.url),
+            )
+            assert done.returncode == 0, done.stderr
+        assert given.read.count(f"CONNECT {address} ".encode()) == 3
+        assert b"secret-token" not in given.read
+        assert TEXT.encode() not in given.read
+
+    @pytest.mark.parametrize(
+        "proxy",
+        ["proxy:3128", "http://proxy", "socks5://x:1"],
+    )
+    def test_one_that_grpc_would_pass_over_is_refused(self, proxy: str):
+        with pytest.raises(InvalidArgument, match=r"http://HOST:PORT"):
+            Tls(proxy=proxy)
+        done = run_in(
+            Path.cwd(), "judges", "--target", "x:1", "--tls-ca", "default", "--tls-proxy", proxy
+        )
+        assert done.returncode == 2
+        assert done.stderr.strip().endswith("proxy=...) is written as http://HOST:PORT")
