@@ -77,8 +77,8 @@ class _Connection:
         token, self._credentials, self._options = None, None, OPTIONS
         if isinstance(credentials, Tls):
             if credentials.proxy is not None:
-                proxy = {"grpc.enable_http_proxy": 1, "grpc.http_proxy": credentials.proxy}
-                self._options = tuple((dict(OPTIONS) | proxy).items())
+                others = [each for each in OPTIONS if each[0] != "grpc.enable_http_proxy"]
+                self._options = (*others, ("grpc.http_proxy", credentials.proxy))
             token, self._credentials = credentials.token, channel_credentials(credentials)
         elif credentials is not None:
             token = credentials
