@@ -32,6 +32,7 @@ from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluator import Evaluator
+from judged.evaluation.local_judge import LocalJudge
 from judged.evaluation.recorded import RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
@@ -51,6 +52,7 @@ __all__ = [
     "EvaluationResult",
     "Evaluator",
     "FileError",
+    "LocalJudge",
     "MissingText",
     "Progress",
     "Query",

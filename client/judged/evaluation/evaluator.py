@@ -25,6 +25,7 @@ from judged.evaluation.asking import (
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results
 from judged.evaluation.labels import own_metrics, refuse_families
+from judged.evaluation.local_judge import AnyJudge, LocalJudge, as_judge
 from judged.evaluation.recorded import (
     EvaluationLog,
     RecordedJudge,
@@ -68,7 +69,7 @@ class Evaluator:
         source: Source,
         dataset: Dataset,
         metrics: Sequence[str],
-        judge: Judge | RecordedJudge | str | None = None,
+        judge: AnyJudge = None,
         k: int | None = None,
         options: MetricOptions | None = None,
         *,
@@ -92,10 +93,11 @@ class Evaluator:
         query fails, the first failure is raised. `concurrency` is how many queries a retriever is
         asked at once: one by default, of a coroutine function four.
 
-        `judge` is one of the server, by default the server's own, or a RecordedJudge. `options` are
-        by default an interval for every mean. `resume` names a file that all that was found and
-        judged is written to as it comes: an evaluation that was interrupted goes on from there, and
-        asks nothing twice. Raises FileError for a file of another evaluation, InvalidArgument for
+        `judge` is one of the server, by default the server's own, a RecordedJudge, a function of a
+        Context or an object with a method `judge`, as Evret's: a LocalJudge. `options` are by
+        default an interval for every mean. `resume` names a file that all that was found and judged
+        is written to as it comes: an evaluation that was interrupted goes on from there, and asks
+        nothing twice. Raises FileError for a file of another evaluation, InvalidArgument for
         what is wrong, and what `Client.evaluate` raises. `timeout` is about the judging. `progress`
         is called with a Progress, as in `progress=print`.
 
@@ -108,7 +110,7 @@ class Evaluator:
         for field, number in (("concurrency", concurrency), ("k", k)):
             if number is not None and number < 1:
                 raise InvalidArgument.of_field(field, "must be 1 or more")
-        metrics = as_metrics(metrics)
+        metrics, judge = as_metrics(metrics), as_judge(judge)
         options = replace(options or MetricOptions(interval=IntervalOptions()), per_query=True)
         given = isinstance(source, Mapping)
         by_spans = True if (judge.kind if isinstance(judge, Judge) else judge) == "span" else None
@@ -139,9 +141,11 @@ class Evaluator:
         ]
         if not isinstance(judge, RecordedJudge):
             groups = self._client._filled(groups, judge, timeout)  # noqa: SLF001 - as it does
-            if resume is not None:
-                self._judge(groups, judge, log, asking, timeout, stage("judging", progress))
-                judge = log
+        if isinstance(judge, LocalJudge) or (
+            resume is not None and not isinstance(judge, RecordedJudge)
+        ):
+            self._judge(groups, judge, log, asking, timeout, stage("judging", progress))
+            judge = log
         evaluation = self.evaluate_groups(
             *(groups, metrics, judge, options),
             asking=asking,
@@ -153,7 +157,7 @@ class Evaluator:
     def _judge(
         self,
         groups: Sequence[QueryGroup],
-        judge: Judge | str | None,
+        judge: Judge | LocalJudge | str | None,
         log: EvaluationLog,
         asking: Asking | None,
         timeout: float,
@@ -171,14 +175,18 @@ class Evaluator:
         }
         done, total = 0, sum(size for _, [size] in left.values())
         for some in packed(
-            (each for each in left.values() if any(each[1])), [most_contexts(judge)]
+            (each for each in left.values() if any(each[1])),
+            [1 if isinstance(judge, LocalJudge) else most_contexts(judge)],
         ):
             spent = 0.0 if log.usage is None else log.usage.cost or 0.0
             rest = Purse(asking, spent).rest()
             request_id = log.request_id(some, rest)
-            log.keep_verdicts(
-                self._client.judge(some, judge, asking=rest, request_id=request_id, timeout=timeout)
-            )
+            if isinstance(judge, LocalJudge):
+                found = judge.verdicts(some)
+            else:
+                how: Any = {"asking": rest, "request_id": request_id, "timeout": timeout}
+                found = self._client.judge(some, judge, **how)
+            log.keep_verdicts(found)
             done += sum(group.n_expected * group.n_retrieved for group in some)
             if told is not None:
                 told(done, total)
@@ -187,7 +195,7 @@ class Evaluator:
         self,
         groups: Iterable[QueryGroup],
         metrics: Sequence[str],
-        judge: Judge | RecordedJudge | str | None = None,
+        judge: AnyJudge = None,
         options: MetricOptions = MetricOptions(),  # noqa: B008 - frozen
         *,
         asking: Asking | None = None,
@@ -197,11 +205,11 @@ class Evaluator:
     ) -> Evaluation:
         """Return the metrics of groups and the verdicts they rest on; see `Client.evaluate`.
 
-        A recorded judge, say a Replay of a trace, stands for one: then nobody is asked, and the
-        families can't be. Which model made the texts is not known here, as it is to `evaluate`:
-        `check_circular` warns where it judges its own.
+        A recorded judge, say a Replay of a trace, or a function stands for one: then the server's
+        are not asked, and the families can't be. Which model made the texts is not known here, as
+        it is to `evaluate`: `check_circular` warns where it judges its own.
         """
-        names = as_metrics(metrics)
+        names, judge = as_metrics(metrics), as_judge(judge)
         if not isinstance(judge, RecordedJudge):
             return self._client.evaluate(
                 *(groups, names, judge, options),
@@ -247,11 +255,12 @@ def _log_of(
     recorded = isinstance(judge, RecordedJudge)
     if not recorded:
         refuse_families(metrics)
+    named = type(judge).__name__ if recorded else plain(judge)
     about = {
         "dataset": sha256_of(plain(dataset.queries)),
         "retriever": "results" if isinstance(source, Mapping) else signature_of(source),
         "k": k,
-        "judge": type(judge).__name__ if recorded else plain(judge),
+        "judge": plain(judge.identity) if isinstance(judge, LocalJudge) else named,
     }
     return EvaluationLog(path, about)
 

@@ -19,6 +19,7 @@ from judged.evaluation import (
     Dataset,
     Evaluator,
     FileError,
+    LocalJudge,
     Progress,
     Query,
     Retrieved,
@@ -79,6 +80,32 @@ def test_a_retriever_a_batch_and_given_results_give_the_same(client: Client):
     assert documents[0]["negatives"]["queries_hit"] == 6
 
 
+def test_a_python_judge_gives_the_numbers_of_the_same_judge_of_the_server(client: Client):
+    def exact(context):
+        return float(context.expected_text == context.retrieved_text)
+
+    options = MetricOptions(slice_by=["kind"])
+    theirs = Evaluator(client).evaluate(shelf, dataset(), METRICS, "exact", None, options).to_dict()
+    ours = Evaluator(client).evaluate(shelf, dataset(), METRICS, exact, None, options)
+    assert re.fullmatch(r"local\|.*exact\|sha:\w{8}\|min_score:0.5", ours.judge.signature)
+    named = {"judge": None, "signature": None}
+    assert ours.to_dict() | named == theirs | named
+
+
+def test_what_a_python_judge_can_not_say_is_a_missing_verdict(client: Client):
+    def faulty(context):
+        if context.query == "question 0":
+            raise ValueError("no idea")
+        return {"question 1": None, "question 2": 3}.get(context.query, True)
+
+    found = Evaluator(client).evaluate(shelf, dataset(4), METRICS, faulty)
+    statuses = [query.retrieved[0].status for query in found.queries]
+    assert statuses == ["ERROR", "ABSTAINED", "ERROR", "OK"]
+    assert found.queries[0].retrieved[0].error == "JUDGE_FAILED: ValueError: no idea"
+    assert (found["mrr@3"].lower_bound, found["mrr@3"].upper_bound) == (0.25, 1.0)
+    assert any("no idea" in warning for warning in found.warnings)
+
+
 def test_failures_are_those_of_their_queries_and_threads_change_nothing(client: Client):
     def fails(query: str, k: int) -> list[Retrieved]:
         if query == "question 3":
@@ -102,29 +129,46 @@ class Interrupted(BaseException):
 
 
 def test_an_interrupted_evaluation_goes_on_where_it_ended(client: Client, tmp_path: Path):
-    """At random moments of retrieving; nothing that was finished is asked again."""
+    """At random moments, in retrieving as in judging; nothing that was finished is asked again."""
     rng = random.Random(19)
-    wanted = Evaluator(client).evaluate(shelf, dataset(), METRICS, "exact")
+    wanted = Evaluator(client).evaluate(shelf, dataset(), METRICS, judge=LocalJudge(_same, "j"))
     for number in range(ROUNDS):
         calls: list[str] = []
-        at = rng.randrange(12)
+        left = rng.randrange(1, 12 + 12 * 6 + 6 * 3)  # queries, contexts, and those of negatives
 
-        def retrieve(query: str, k: int, calls: list[str] = calls, at: int = at) -> list[Retrieved]:
-            if len(calls) == at:
-                calls.append("")
+        def step(what: str, calls: list[str] = calls) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
                 raise Interrupted
-            calls.append(query)
+            calls.append(what)
+
+        def retrieve(query: str, k: int) -> list[Retrieved]:
+            step(query)
             return shelf(query, k)
 
-        how = {"judge": "exact", "resume": tmp_path / f"{number}.resume"}
+        def judge(context) -> bool:
+            step(f"{context}")
+            return _same(context)
+
+        resume = tmp_path / f"{number}.resume"
+        how = {"judge": LocalJudge(judge, "j"), "resume": resume}
         with pytest.raises(Interrupted):
             Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
         if rng.random() < 0.5:  # half a line, as a kill leaves it
-            how["resume"].write_bytes(how["resume"].read_bytes() + b'{"query_id": "q')
-        for _ in range(2):
-            again = Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
-            assert again.to_json() == wanted.to_json()
-            assert sorted(filter(None, calls)) == sorted(q.text for q in dataset().queries)
+            resume.write_bytes(resume.read_bytes() + b'{"query_id": "q')
+        again = Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
+        found = again.to_dict() | {"judge": None, "signature": None}
+        assert found == wanted.to_dict() | {"judge": None, "signature": None}
+        asked = [call for call in calls if call.startswith("question")]
+        assert sorted(asked) == sorted(query.text for query in dataset().queries)
+        once = Evaluator(client).evaluate(retrieve, dataset(), METRICS, **how)
+        assert once.to_json() == again.to_json()
+        assert len([call for call in calls if call.startswith("question")]) == 12
+
+
+def _same(context) -> bool:
+    return context.expected_text == context.retrieved_text
 
 
 def test_a_servers_judge_is_resumed_too_and_gives_the_same_document(client: Client, tmp_path: Path):
@@ -153,7 +197,6 @@ def test_a_servers_judge_is_resumed_too_and_gives_the_same_document(client: Clie
         ({"source": 3}, "retriever: must have a method retrieve"),
         ({"source": lambda query: []}, "takes 1 positional argument but 2"),
         ({"judge": 3}, "judge: must be"),
-        ({"judge": lambda context: True}, "judge: must be"),
         ({"concurrency": 0}, "concurrency: must be 1 or more"),
     ],
 )
@@ -169,6 +212,7 @@ def test_what_is_wrong_is_named(client: Client, given, problem):
         ({"metrics": ["mrr@3", "ncdg@3"]}, InvalidArgument),
         ({"judge": "nobody"}, NotFound),
         ({"options": MetricOptions(relevance_level=2)}, InvalidArgument),
+        ({"judge": lambda context: True, "metrics": ["mrr@3", "ncdg@3"]}, InvalidArgument),
         ({"metrics": ["precision_exact@3"], "resume": "kept.jsonl"}, InvalidArgument),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from judged import Client, InvalidArgument, MetricOptions, QueryGroup, TrecRankings
-from judged.evaluation import Dataset, Evaluator, Query, Results, TrecQrels, TrecRun
+from judged.evaluation import Dataset, Evaluator, LocalJudge, Query, Results, TrecQrels, TrecRun
 
 from tests.integration.cli_process import Commands
 
@@ -76,8 +76,10 @@ def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, j
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_file_to_resume_from(client, folder, expected):
+def test_a_judge_of_ones_own_and_a_file_to_resume_from(client, folder, expected):
     dataset = Dataset.from_beir(folder / "given")
+    judge = LocalJudge(lambda context: True, name="yes")
+    assert values(client, dataset, folder, judge=judge) == expected
     kept = folder / "kept.jsonl"
     for _ in range(2):
         assert values(client, dataset, folder, resume=kept) == expected
