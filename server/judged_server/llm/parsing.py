@@ -4,12 +4,14 @@ JSON first, then plain words. Nothing here raises, whatever the reply holds, and
 it.
 
 A structured reply is read strictly. Case, a space and a full stop make no other word of a yes or
-no, and a fence around the object changes nothing. Nothing else is converted, clamped or guessed,
-since a reply that breaks its schema says that the model was not held to it.
+no; a comma before a bracket, a fence, a few polite words around the object or the rubric's id
+around it change nothing. Nothing else is converted, clamped or guessed, since a reply that breaks
+its schema says that the model was not held to it.
 
-In plain words the last line decides, as in `VERDICT: YES`, or the reply is one bare word. Sentences
-are not interpreted. Whatever else a reply says is unclear: a judge that abstains is seen, one that
-guesses is not.
+In plain words the last line decides, as in `VERDICT: YES`, or the reply is one bare line. A bare
+YES or NO may be explained below it, unless the explanation takes it back. Sentences are not
+interpreted. Whatever else a reply says is unclear: a judge that abstains is seen, one that guesses
+is not.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from judged.values.choices import ClaimVerdict, Status
@@ -36,6 +39,11 @@ from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
 MAX_CLAIM_CHARACTERS = 2000
 """A longer claim is no single statement."""
 
+MAX_WHOLE_GRADE = 10**6
+"""Whole numbers beyond this are no word of any scale: one of thousands of digits is not written."""
+
+_TRIMMED = re.compile(r"\A\s{1,8}|[.!]?\s{0,8}\Z")
+
 
 class _BreaksRule(ValueError):
     """The reply is JSON of a kind that does not count; the text says which rule it breaks."""
@@ -47,7 +55,10 @@ def read_json(text: str, rubric: Rubric) -> ParsedReply:
     Time is linear in the length of `text`, and no text raises.
     """
     try:
-        return _parsed(_values(_DECODER.decode(text), rubric), rubric)
+        reply = _DECODER.decode(text)
+        if isinstance(reply, dict) and reply.keys() == {rubric.id} - rubric.properties.keys():
+            reply = reply[rubric.id]
+        return _parsed(_values(reply, rubric), rubric)
     except _BreaksRule as broken:
         problem = str(broken)
     except RecursionError:
@@ -112,10 +123,10 @@ def _value(key: str, value: object, rule: Mapping[str, Any], rubric: Rubric) -> 
 
 def _word(key: str, said: object, words: Sequence[str], *, exact: bool) -> str:
     """Return the one that is said of some words."""
-    if type(said) is int:
+    if isinstance(said, int) and not isinstance(said, bool) and abs(said) <= MAX_WHOLE_GRADE:
         said = str(said)  # without a schema: 2, not "2"
     if isinstance(said, str) and not exact:
-        word = said.strip(" .").lower()
+        word = _TRIMMED.sub("", said).lower()
         said = next((each for each in words if each.lower() == word), "")
     if said not in words:
         raise _BreaksRule(f"{key} is none of " + ", ".join(words))
@@ -157,12 +168,37 @@ def _constant(_: str) -> float:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
 
 
-# Blocks of reasoning at the start; one that is never closed hides all that follows.
-_REASONING = re.compile(
-    r"(?:\s*+(?:<think(?:ing)?>|\[think\]).*?(?:</think(?:ing)?>|\[/think\]|\Z))*+",
-    re.IGNORECASE | re.DOTALL,
+_TAG = re.compile(
+    r"<(?P<ends>/?)(?:think(?:ing)?|thought|reasoning|reflection)>|\[(?P<closes>/?)think\]",
+    re.IGNORECASE | re.ASCII,
 )
-_FENCED = re.compile(r"```[\w+-]{0,20}[ \t]*\r?\n(.*)```", re.DOTALL)
+_MAX_TAGS = 64
+_FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*\r?\n")
+_FENCE_END = re.compile(r"\n[ \t]*```\Z")
+_FENCE_BEFORE = re.compile(r"```(?:json)?[ \t]*\r?\n\s*\Z", re.IGNORECASE)
+_FENCE_AFTER = re.compile(r"\s*\n[ \t]*```(?!\w)")
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+# As above, but strings, or what opens one, are kept as they are.
+_STRING_OR_COMMA = re.compile(
+    rf'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|{_TRAILING_COMMA.pattern}', re.DOTALL
+)
+# All that may stand around an object. Any other word might give another answer, take the object
+# back, or say that it is quoted from a text.
+_POLITE = re.compile(
+    r"(?:[\s.,:;!*_()\ufeff\U0001f642-]|['\u2019]s\b|\b(?:"
+    r"a|after|all|an|analysis|and|answer|any|anything|are|as|asked|assessment|"
+    r"based|below|both|careful|carefully|certainly|compared|comparing|comparison|"
+    r"complete|conclusion|course|decision|done|else|evaluated|evaluating|evaluation|"
+    r"feel|final|following|follows|for|format|free|full|further|given|happy|have|"
+    r"help|helpful|helps|here|hope|i|if|in|is|it|its|json|judgement|judgment|"
+    r"just|know|let|like|me|more|my|need|now|object|of|ok|okay|on|per|"
+    r"provided|questions|ready|requested|required|response|result|so|"
+    r"structured|sure|texts|thank|thanks|that|the|then|therefore|these|this|to|"
+    r"two|valid|ve|verdict|would|you|your"
+    r")\b)*+",
+    re.IGNORECASE,
+)
+_MAX_REMARK = 400
 _SPACE = "\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029"
 
 
@@ -180,23 +216,158 @@ def shortened(text: str) -> str:
 
 
 def unwrapped(text: str) -> str:
-    """Return the answer in `text` without what is around it; empty when there is none.
+    """Return the answer in `text` without what is around it; empty when there is none."""
+    return _outside_fence(_after_reasoning(text.strip(_SPACE)))
 
-    That is reasoning before it, and one fence around the whole of it. A text that begins as JSON or
-    as a fence has no reasoning: tags in it are part of it.
+
+def only_object(text: str) -> str:
+    """Return the one JSON object in `text`, without a fence and polite words around it; else "".
+
+    A comma before a closing bracket is left out.
     """
-    text = text.strip(_SPACE)
-    if not text.startswith(("{", "```")):
-        _, ends, rest = text.partition("\n</think>\n")  # some templates write the opening tag
-        is_end = ends and text.count("</think>") == 1
-        text = rest if is_end else _REASONING.sub("", text, count=1)
-        text = text.strip(_SPACE)
-    fenced = _FENCED.fullmatch(text)
-    return fenced[1].strip(_SPACE) if fenced and "```" not in fenced[1] else text
+    start = text.find("{")
+    if start < 0:
+        return ""
+    before, inside = text[:start], text[start:]
+    if _TRAILING_COMMA.search(inside):
+        inside = _STRING_OR_COMMA.sub(r"\1", inside)
+    try:
+        end = json.JSONDecoder().raw_decode(inside)[1]
+    except (ValueError, RecursionError):
+        return ""
+    after = inside[end:]
+    fence, fence_end = _FENCE_BEFORE.search(before), _FENCE_AFTER.match(after)
+    if fence and fence_end:
+        before, after = before[: fence.start()], after[fence_end.end() :]
+    around = f"{before}\n{after}"
+    return inside[:end] if len(around) <= _MAX_REMARK and _POLITE.fullmatch(around) else ""
+
+
+def has_tags(text: str) -> bool:
+    """Say whether a tag of reasoning is left in `text`."""
+    return _TAG.search(text) is not None
+
+
+def _after_reasoning(text: str) -> str:
+    """Return what follows the reasoning; nothing follows a block that was never closed.
+
+    A text that begins as JSON or as a fence is returned as it is: tags in it are part of it. So is
+    one with more tags than any reasoning has.
+    """
+    if text.startswith(("{", "```")):
+        return text
+    tags = list(islice(_TAG.finditer(text), _MAX_TAGS + 1))
+    if len(tags) > _MAX_TAGS:
+        return text
+    start, inside, blocks = 0, False, 0
+    for tag in tags:
+        closes = bool(tag["ends"] or tag["closes"])
+        if inside and closes:
+            start, inside, blocks = tag.end(), False, blocks + 1
+        elif not inside and not closes and not text[start : tag.start()].strip(" \t\n\r\v\f"):
+            inside = True
+        elif not inside:
+            break
+    if inside:
+        return ""
+    if not blocks and len(tags) == 1 and (tags[0]["ends"] or tags[0]["closes"]):
+        # An end without a beginning counts where it has its line to itself.
+        before, after = text[: tags[0].start()].rstrip(" \t"), text[tags[0].end() :]
+        if before.endswith("\n") and after.lstrip(" \t\r")[:1] in {"", "\n"}:
+            return after.strip(_SPACE)
+    return text[start:].strip(_SPACE)
+
+
+def _outside_fence(text: str) -> str:
+    """Return what the one fence around the whole of `text` holds, or `text` as it is."""
+    opening = _FENCE.match(text)
+    closing = _FENCE_END.search(text) if opening else None
+    if not opening or not closing or closing.start() < opening.end() - 1:
+        return text
+    inside = text[opening.end() : closing.start()]
+    if any(line.lstrip().startswith("```") for line in inside.splitlines()):
+        return text
+    return inside.strip(_SPACE)
 
 
 MAX_CHARACTERS = 1 << 15
 """A longer reply is no answer to a question that asks for one line."""
+
+_APPROVING, _REJECTING = "✅✔✓☑👍🟢", "❌✖✗✘❎👎🔴"
+_QUOTES = "\"'“”„‟‘’‚«»‹›「」『』【】`"  # noqa: RUF001
+# No `!` before the word, and no `~`, `≠` or `?` at all: they would turn the meaning around.
+_BEFORE = f"[ \\t\xa0*_#>{_QUOTES}（）()\\[\\]|•·▪►→⇒=¡:：,.…\\-–—\ufe0f{_APPROVING}{_REJECTING}]*+"  # noqa: RUF001
+_AFTER = _BEFORE[:-3] + "!！。]*+"  # noqa: RUF001
+_MARKUP = "[*_`\"' \\t\xa0]{0,8}"
+# What a model may call its answer; the accusative of a language is not its name for it.
+_NAME = (
+    "answer|verdict|decision|judge?ment|result|response|output|conclusion|assessment|assistant"
+    "|evaluation|outcome|ruling|final|correction"
+    "|antwort|urteil|ergebnis|fazit|entscheidung|bewertung|korrektur|réponse|résultat|décision"
+    "|respuesta|veredicto|resultado|conclusión|decisión|corrección|risposta|verdetto|risultato"
+    "|conclusione|correzione|resposta|veredito|conclusão|decisão|correção|antwoord|oordeel|resultaat"
+    "|conclusie|svar|slutsats|konklusion|resultat|vastaus|tulos|odpowiedź|werdykt|wynik|wniosek"
+    "|odpověď|verdikt|výsledek|závěr|răspuns|concluzie|válasz|eredmény|cevap|yanıt|sonuç|karar"  # noqa: RUF001
+    "|jawaban|kesimpulan|hasil|kết luận|đáp án|câu trả lời|ответ|вердикт|вывод|итог|результат"
+    "|заключение|исправление|відповідь|висновок|απάντηση|συμπέρασμα|答案|回答|答え|结论|結論|结果"
+    "|結果|判定|判断|判決|更正|訂正|결론|답변|답|판정|결과|정정|उत्तर|निष्कर्ष|الجواب|الإجابة|النتيجة|الحكم"
+    "|תשובה|מסקנה"
+)
+_OWN = "(?:(?:the|my|final|overall|is) ){0,3}(?:最终|最終|最后|最後)?"
+_IS = r"is|are|was|should be|ist|lautet|est|es|è|é|är|er|jest|on"
+_LABEL = (
+    f"{_OWN}(?:(?:{_NAME})(?:{_MARKUP}[:：=–—-]|\\ (?:{_IS})\\b)"  # noqa: RUF001
+    f"|(?:relevant|relevance|match|matches|retrieval_match){_MARKUP}[:：=–—-])"  # noqa: RUF001
+)
+_SAID = "(?P<said>(?-i:[yY][eE][sS]|[nN][oO]))"  # a long s is another letter
+_LINE = re.compile(
+    f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}{_AFTER}"
+    r"(?:<\|[a-z_]{1,20}\|>|</s>|<eos>|<end_of_turn>)?",  # where a server leaves it in the text
+    re.IGNORECASE,
+)
+_LABELLED = re.compile(f"{_BEFORE}{_LABEL}", re.IGNORECASE)
+_HEADING = re.compile(f"{_BEFORE}{_OWN}(?:{_NAME})(?:\\ (?:{_IS})\\b)?{_BEFORE}", re.IGNORECASE)
+_LEADING = re.compile(f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}(?= ?[.,:;!-])", re.IGNORECASE)
+_WORD = re.compile(rf"(?<![^\W_]){_SAID}(?![^\W_])")
+# A line that may be somebody else's words: a quotation, a row of a table, a piece of code.
+_QUOTED = re.compile(f" {{4}}|\\t|\\s*[>|{_QUOTES}]")
+# A line that the next one may belong to: "It can't be", above a verdict.
+_RUNS_ON = re.compile(r"(?! *(?:[-*•#>]|\d+[.)])).*[^\W_,],?", re.DOTALL)
+# A line above an example.
+_INTRODUCES = re.compile(
+    "(?:[:：]|\\b(?:e\\.g\\.|i\\.e\\.|for example|for instance|such as|like),?)[*_` ]*$",  # noqa: RUF001
+    re.IGNORECASE,
+)
+# A box to be ticked: what stands beside it is a choice, not an answer.
+_EMPTY_BOX = re.compile("[\\[(（] *[\\])）]")  # noqa: RUF001
+# A piece of a prompt or a tag: the model copies a text, or what it thinks is not taken off.
+_COPIED = re.compile(
+    r"</?[a-z!][^<>\n]{0,40}>|<[|\uff5c]|[|\uff5c]>|[\uff1c\uff1e]|\[/?(?:inst|system_prompt)\]"
+    r"|<</?sys>>|&[lg]t;|[\x00-\x08\x1b\u202a-\u202e\u2066-\u2069]",
+    re.IGNORECASE,
+)
+# Behind a bare YES or NO: a label, with what it may be called in running text.
+_NAMED = re.compile(
+    f"(?:{_NAME}){_MARKUP}(?:[:：=→]|\\ [–—-]\\ |\\b(?:{_IS})\\b|[是为為はが])(?P<rest>.*)",  # noqa: RUF001
+    re.IGNORECASE,
+)
+_CORRECTING = (
+    "wait|actually|however|(?-i:But)|correct(?:ion|ed)|mistaken?|reflection|reconsider\\w*"
+    "|second thoughts?|(?:take|took) (?:it|that) back|(?:scratch|strike) that|misread|oops|sorry"
+    "|my bad|apolog\\w+|instead|retract\\w*|(?:was|that is|that['’]s) wrong"  # noqa: RUF001
+)
+_TAKES_BACK = {
+    True: re.compile(
+        "\\b(?:no|nein|non|nej|nee|нет|ні|irrelevant|unrelated|contradict\\w*|mismatch\\w*|wrong"
+        f"|incorrect|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا",
+        re.IGNORECASE,
+    ),
+    False: re.compile(
+        f"\\b(?:yes|ja|oui|sí|да|так|{_CORRECTING})\\b|[{_APPROVING}]|是的|はい|네", re.IGNORECASE
+    ),
+}
+_LONGEST_WORD = 20
+"""A line of one word, or a label with one, is another answer and no explanation."""
 
 _REFUSAL = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are)? (?:"
@@ -208,25 +379,19 @@ _REFUSAL = re.compile(
 )
 _REFUSED_WITHIN = 400
 
-# Wherever else a number might be of another scale, 1 to 10 or percent say, it does not count.
-_BULLET = "[ \\t*_>#-]{0,8}"
-_MARKS = "[ \\t*_]{0,8}"  # no minus: it would be a number's
-_LABEL = f"(?:the |my |final |overall ){{0,2}}(?:%s){_MARKS}[:=：]{_MARKS}"  # noqa: RUF001
+# Scores and grades. A model that was asked for 0 to 1 may still grade from 1 to 10 or in percent,
+# so a number counts only where nothing suggests another scale.
+_BULLET = "[ \\t*_`\"'>#-]{0,8}"
+_MARKS = "[ \\t*_`\"']{0,8}"  # no minus: it would be a number's
+_SCALE = rf"(?:(?:the |my |final |overall ){{0,2}}%s{_MARKS}[:=：]{_MARKS})"  # noqa: RUF001
 _NUMBER = r"(?:[01](?!\.)|[01]?\.[0-9]{1,17})"  # "0." may have lost its digits
+_SCORE_LINE = re.compile(rf"{_BULLET}{_SCALE % 'score'}(?P<said>{_NUMBER})\.?{_MARKS}")
 # A bare 1 might be the lowest of ten grades; with a point it is a share.
-_BARE_NUMBER = r"[01]?\.[0-9]{1,17}"
+_BARE_SCORE = re.compile(rf"{_MARKS}(?P<said>[01]?\.[0-9]{{1,17}}){_MARKS}")
 _ELSEWHERE = r"%s[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?"
-# Any verdict behind a label, any number that is said to be a score, any word that is to be a grade.
-_NAMED = {
-    "verdict": rf"(?:[:=：]|\b(?:verdict|answer) is\b){_MARKS}(yes|no)(?!\w)",  # noqa: RUF001
-    "score": _ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])",
-    "grade": _ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)",
-}
-# A last line that may be somebody else's words: a quotation, a row of a table, a piece of code.
-_QUOTED = re.compile("[ \\t>|]")
-# A line above it that does not end there, or introduces an example.
-_ENDS = re.compile("[.!?。…][*_)\"']*[ \\t]*$")
-_INTRODUCES = re.compile(r"(?:[:：]|\b(?:e\.g\.|for example|for instance|such as|like),?)[*_ ]*$")  # noqa: RUF001
+# Any number that is said to be a score, in whatever scale; any word that is said to be a grade.
+_SCORES = re.compile(_ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])")
+_GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")
 
 _WANTED = {
     "verdict": "a bare YES or NO, nor does it end with a line VERDICT: YES or VERDICT: NO",
@@ -248,14 +413,18 @@ def read_plain(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
             Reason.REPLY_TRUNCATED,
             f"the model's reply was cut off before its {rubric.form}; raise max_tokens",
         )
-    # A tag: the model copies a text, or what it thinks is not taken off.
-    is_short = len(text) <= MAX_CHARACTERS and "<" not in text and "[/" not in text
-    said = _said(text.lower(), rubric.form, rubric.grades) if is_short else None
-    score = None if said is None else _share(said, rubric)
+    score = None
+    lines = _lines(text) if len(text) <= MAX_CHARACTERS and not has_tags(text) else []
+    if lines and rubric.form == "verdict":
+        said = verdict_in(text)
+        score = None if said is None else float(said[0].lower() == "yes")
+    elif lines:
+        line, lower = _own_last(lines, text).lower(), text.lower()
+        score = _score(line, lower) if rubric.form == "score" else _grade(line, lower, rubric)
     if score is None:
         return abstained(Reason.UNPARSABLE, f"the model's reply is not {_WANTED[rubric.form]}")
     yes = rubric.passes(score) if rubric.form != "verdict" else score == 1
-    reasoning = shortened(text) if "\n" in text else ""
+    reasoning = shortened(text) if len(lines) > 1 else ""
     return ParsedReply(Status.OK, yes=yes, score=score, reasoning=reasoning)
 
 
@@ -265,57 +434,116 @@ def refuses(text: str) -> bool:
     return _REFUSAL.search(head) is not None
 
 
-def _share(said: str, rubric: Rubric) -> float | None:
-    """Return the score that a word stands for; None for a number above 1."""
-    if rubric.form == "verdict":
-        return float(said == "yes")
-    if rubric.form == "grade":
-        return [grade.lower() for grade in rubric.grades].index(said) / rubric.max_grade
-    return float(said) if float(said) <= 1 else None
-
-
-def _said(text: str, form: str, grades: tuple[str, ...]) -> str | None:
-    """Return what a whole text says, or its last line behind a label if nothing else is named."""
-    bare, labelled, named = _patterns(form, grades)
-    if (whole := bare.fullmatch(text)) is not None:
-        return whole["said"]
-    found = labelled.fullmatch(_own_last(text.splitlines()))
-    if found is None or {word.rstrip(".,") for word in named.findall(text)} != {found["said"]}:
+def verdict_in(text: str) -> re.Match[str] | None:
+    """Return the yes or no that decides, where it stands in `text`; None when that is unclear."""
+    lines = _lines(text)
+    words = list(_WORD.finditer(text)) if lines else []
+    if not words:
         return None
-    begins = bare.match(text)
-    return found["said"] if begins is None or begins["said"] == found["said"] else None
+    first, last = _answer(lines[0]), _answer(_own_last(lines, text))
+    if len(lines) == 1:
+        return words[0] if first is not None else None
+    if last is not None and _LABELLED.match(lines[-1]):
+        said = {_answer(line) for line in lines if _LABELLED.match(line)} | {first}
+        leading = _LEADING.match(lines[0])
+        against = leading is not None and (leading["said"].lower() == "yes") is not last
+        copied = _COPIED.search(text, 0, words[-1].start())
+        return words[-1] if said <= {last, None} and not against and not copied else None
+    if _QUOTED.match(lines[0]):
+        return None
+    if first is None or _takes_back(lines[1:], first):
+        return None
+    return words[0]
 
 
-def _own_last(lines: list[str]) -> str:
+def _lines(text: str) -> list[str]:
+    """Return the lines that are not blank, a heading like `## Verdict` with what is below it."""
+    lines: list[str] = []
+    heading = ""
+    for line in text.splitlines():
+        if heading and line.strip():
+            lines.append(f"{heading}: {line}")
+            heading = ""
+        elif _HEADING.fullmatch(line):
+            heading = line.rstrip()
+        elif line.strip():
+            lines.append(line)
+    return [*lines, heading] if heading else lines
+
+
+def _own_last(lines: list[str], text: str) -> str:
     """Return the last line; "" where it may be quoted: from a text, or as what not to say."""
-    *before, line = lines or [""]
-    written = [each for each in before if each.strip()]
-    if not written:
-        return line
-    runs_on = before[-1].strip() and not _ENDS.search(before[-1])
-    return "" if runs_on or _QUOTED.match(line) or _INTRODUCES.search(written[-1]) else line
+    if len(lines) == 1:
+        return lines[0]
+    line, before = lines[-1], lines[-2]
+    quoted = _QUOTED.match(line) or sum(map(line.count, _QUOTES)) % 2 or text.count("```") % 2
+    joined = f"{before}\n{line}" in text.replace("\r", "") and _RUNS_ON.fullmatch(before)
+    return "" if quoted or _INTRODUCES.search(before) or joined else line
+
+
+def _answer(line: str) -> bool | None:
+    """Return what a line says that holds a yes or a no and nothing else, but for labels."""
+    found = _LINE.fullmatch(line)
+    if found is None or _EMPTY_BOX.search(line):
+        return None
+    yes = found["said"].lower() == "yes"
+    return None if any(mark in line for mark in (_REJECTING if yes else _APPROVING)) else yes
+
+
+def _takes_back(lines: list[str], yes: bool) -> bool:
+    """Say whether an explanation has an answer of its own, or a word that corrects one."""
+    for line in lines:
+        if _answer(line) is yes:
+            continue
+        if _TAKES_BACK[yes].search(line) or any(
+            _answer(named["rest"]) is not yes for named in _NAMED.finditer(line)
+        ):
+            return True
+        value = re.split("[:：]", line)[-1].strip(" \t*_`#>.!-")  # noqa: RUF001
+        is_word = value[:1].isalpha() and len(value) <= _LONGEST_WORD and len(value.split()) == 1
+        if (is_word or value in {"0", "1"}) and _answer(value) is not yes:
+            return True
+    return False
+
+
+def _score(line: str, text: str) -> float | None:
+    """Return the number of the last line, unless another score is named before it."""
+    said = _said(line, text, _BARE_SCORE, _SCORE_LINE, _SCORES)
+    return float(said) if said is not None and float(said) <= 1 else None
+
+
+def _grade(line: str, text: str, rubric: Rubric) -> float | None:
+    """Return the share of the grade of the last line, unless another one is named before it."""
+    said = _said(line, text, *_grade_lines(rubric.grades), _GRADES)
+    if said is None:
+        return None
+    return [grade.lower() for grade in rubric.grades].index(said) / rubric.max_grade
+
+
+def _said(
+    line: str, text: str, bare: re.Pattern[str], labelled: re.Pattern[str], named: re.Pattern[str]
+) -> str | None:
+    """Return what a whole text says, or its last line behind a label if nothing else is named."""
+    if (said := bare.fullmatch(text)) is not None:
+        return said["said"]
+    said = labelled.fullmatch(line)
+    if said is None or {word.rstrip(".,") for word in named.findall(text)} != {said["said"]}:
+        return None
+    return said["said"]
 
 
 @lru_cache(maxsize=256)
-def _patterns(
-    form: str, grades: tuple[str, ...]
-) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return how a form is said as a whole text, in a last line, and anywhere else."""
-    label = _LABEL % ("verdict|answer" if form == "verdict" else form)
-    ends = rf"(?![\w,/]|\.\w)[.!]?{_MARKS}"
-    words = "|".join(re.escape(grade.lower()) for grade in grades) or "yes|no"
-    before, bare, word = _BULLET, words, words
-    if form == "score":
-        before, bare, word = _MARKS, _BARE_NUMBER, _NUMBER
-    return (
-        re.compile(f"{before}(?P<said>{bare}){ends}"),
-        re.compile(f"{_BULLET}{label}(?P<said>{word}){ends}"),
-        re.compile(_NAMED[form]),
-    )
+def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    words = "|".join(re.escape(grade.lower()) for grade in grades)
+    said = rf"(?P<said>{words})(?![\w,/]|\.\w)\.?{_MARKS}"
+    return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 7
+PARSER_VERSION = 8
 """Counts up with every change that lets a reply mean something else: it can change a score."""
+
+# A word in brackets is decoration: [YES].
+_JSON = re.compile(r"\{|\[(?!\s*\w)")
 
 _STOPPED = abstained(Reason.REFUSED, "the provider's safety filter stopped the answer")
 _EMPTY = abstained(Reason.UNPARSABLE, "the model's reply holds no answer")
@@ -358,8 +586,9 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
     if not text:
         nothing = _NO_JSON if asked_json else _EMPTY
         return _CUT if cut else nothing
-    if text.startswith(("{", "[")):
-        parsed = read_json(text, rubric)
+    found = only_object(text)
+    if found or _JSON.match(text) or (asked_json and text.startswith("[")):
+        parsed = read_json(found or text, rubric)
         return _CUT if cut and parsed.status is Status.ERROR else parsed
     if rubric.takes_json:
         parsed = REFUSED if refuses(text) else _NO_OBJECT

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.llm.parsing import read_json, unwrapped
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
+from judged_server.llm.parsing import has_tags, read, read_json, unwrapped
 from judged_server.llm.rubrics.rubric import load_builtin
 
 RUBRIC = load_builtin()["retrieval_match"]
@@ -30,12 +31,19 @@ def test_no_other_score_is_clamped(score):
     assert scored(json.dumps(score)).status is Status.ERROR
 
 
+def test_a_comma_within_a_text_is_kept():
+    text = '{"reasoning": "it ends in \\",}\\" or ,]", "verdict": "no",}'
+    said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
+    found = read(said, RUBRIC, structured=True)
+    assert (found.yes, found.reasoning) == (False, 'it ends in ",}" or ,]')
+
+
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
         ("<think>a</think> b", "b"),
         ("<Think>a</THINK>b", "b"),
-        ("<think>a</think>\n<thinking>b</thinking>c", "c"),
+        ("<think>a</think>\n<reasoning>b</reasoning>c", "c"),
         ("[THINK]a[/THINK]b", "b"),
         ("İ\n</think>\nb", "b"),
         ("<think>a", ""),
@@ -47,6 +55,7 @@ def test_no_other_score_is_clamped(score):
         ("```\na\n```", "a"),
         ("```json\n{}\n```\n", "{}"),
         ("```\n```", ""),
+        ("```a```", "```a```"),
         ("```\na\n```\nb\n```", "```\na\n```\nb\n```"),
         ("x ```\na\n```", "x ```\na\n```"),
         ('{"a": "<think>"}', '{"a": "<think>"}'),
@@ -55,3 +64,9 @@ def test_no_other_score_is_clamped(score):
 )
 def test_what_is_left(text, rest):
     assert unwrapped(text) == rest
+
+
+@given(st.text(), st.text(alphabet="abc \n", max_size=5))
+def test_what_a_block_holds_never_shows(inside, answer):
+    if not has_tags(inside):
+        assert unwrapped(f"<think>{inside}</think>{answer}") == answer.strip()

@@ -25,7 +25,13 @@ def test_words_before_the_last_line_never_turn_it(words, verdict):
     assert found.status is not Status.OK or found.yes is (verdict == "YES")
 
 
-@pytest.mark.parametrize("text", ["NO", "answer: no", "It is.\nVERDICT: NO"])
+@given(st.text(max_size=60), st.sampled_from(["YES", "NO"]))
+def test_words_behind_a_bare_one_never_turn_it(words, verdict):
+    found = read(f"{verdict}\nx {words}")
+    assert found.status is not Status.OK or found.yes is (verdict == "YES")
+
+
+@pytest.mark.parametrize("text", ["NO", "no.", "answer: no", "NO\nIt", "It is.\nVERDICT: NO"])
 def test_what_is_cut_off_might_have_been_taken_back(text):
     assert read(text, cut=True).reason is Reason.REPLY_TRUNCATED
 
