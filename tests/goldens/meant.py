@@ -75,7 +75,7 @@ MEANT: dict[str, str] = {
     r"^RankSystems RankSystemsRequest.systems systems #2": "Too many names are more than a limit.",
     r"score .*--member small|commands/help \d+: judged score": "No panel scores answers.",
     r"--(per-item|weights|moved|difference|github|diagram) |branch.json --baseline main.json --max|"
-    r"compare (out.json out|new.json --b)|docs/calibration 0[34]|pool.qrels|commands/labels 11": (
+    r"compare (out.json out|new.json --b)|docs/calibration 0[34]|commands/labels 11": (
         "Options of commands are gone, and what later ones read of them."
     ),
     r"judged rank .*stdout line 7|judged usage --json|ends in none of \.html": "Told with less.",

@@ -201,8 +201,16 @@ class TestCommand:
     def pool(self, judged: Commands) -> None:
         judged.write("pool.jsonl", self.LINES)
 
-    def test_a_pool_without_expected_texts_is_graded(self, tmp_path: Path, judged: Commands):
+    def test_a_pool_without_expected_texts_becomes_a_judgment_list(
+        self, tmp_path: Path, judged: Commands
+    ):
         graded = ("--judge", "llm", "--param", "rubric=graded_relevance")
+        done = judged("judge", "pool.jsonl", *graded, "--output", "pool.qrels")
+        assert (tmp_path / "pool.qrels").read_text() == "7 0 a 3\n8 0 a 1\n"
+        assert "1 line without a verdict left out of pool.qrels" in done.stderr
+        (tmp_path / "x.run").write_text("7 Q0 b 1 2 x\n7 Q0 a 2 1 x\n8 Q0 a 1 1 x\n")
+        found = judged("metrics", "--qrels", "pool.qrels", "--run", "x.run", "-m", "ndcg@10")
+        assert "0.8155" in found.stdout, found.stderr
         for output in ("-", "judged.jsonl"):
             done = judged("judge", "pool.jsonl", *graded, "--output", output)
             text = done.stdout if output == "-" else (tmp_path / output).read_text()
@@ -214,3 +222,19 @@ class TestCommand:
             assert judged.refused(
                 "judge", "pool.jsonl", "--judge", judge, "--output", output
             ).startswith("judged: pool.jsonl:1: has no 'expected_text'")
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"doc_id": None}, "pool.jsonl:3: has no 'doc_id' without white space"),
+            ({"query_id": "a b"}, "pool.jsonl:3: has no 'query_id' without white space"),
+            ({"query_id": "7"}, "pool.jsonl:3: judges 'a' for query '7' again, as line 1 does"),
+        ],
+    )
+    def test_a_judgment_list_needs_ids(
+        self, judged: Commands, change: dict[str, object], said: str
+    ):
+        judged.write("pool.jsonl", (*self.LINES[:2], {**self.LINES[2], **change}))
+        assert judged.refused("judge", "pool.jsonl", "--output", "pool.qrels").startswith(
+            f"judged: {said}"
+        )

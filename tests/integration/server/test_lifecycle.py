@@ -164,6 +164,13 @@ class TestDrain:
                 assert ready.process.wait(60) == 1
                 closed.set()
 
+    def test_sighup_says_that_rubrics_are_not_read_again(self):
+        with running_server() as ready:
+            ready.process.send_signal(signal.SIGHUP)
+            until(lambda: "SIGHUP reloads nothing" in ready.log_text())
+            assert "rubrics" in ready.log_text()
+            assert health(ready.address) == SERVING
+
     def test_a_terminal_that_closes_drains_as_sigterm_does(self, tmp_path: Path):
         path, port_file = tmp_path / "judged.sock", tmp_path / "port"
         ours, theirs = pty.openpty()

@@ -10,7 +10,8 @@ from typing import Any
 
 from judged import Evaluation, JudgedError, MetricOptions, Verdict, Verdicts
 from judged._files import json_line
-from judged._views import plain
+from judged._inputs import as_id
+from judged._views import plain, plural
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
     Gates,
@@ -54,7 +55,7 @@ from judged.cli.tables import (
     vote_warnings,
     why_missing,
 )
-from judged.evaluation import Evaluator
+from judged.evaluation import Evaluator, FileError
 from judged.evaluation.asking import judging_models, tell_circular
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.result import document_head, evaluation_warnings, query_result
@@ -67,6 +68,7 @@ _ANSWERS = (
     *("status", "relevant", "score", "probability", "stage", "agreement", "source", "flags"),
     *("error", "detail"),
 )
+_QRELS = ".qrels"
 
 
 class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
@@ -89,14 +91,16 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
     details: bool = flag("Tell how the model of --judge llm came to each verdict.")
     output: str = opt(
         "FILE|-",
-        "Where the judged lines go.",
+        "Where the judged lines go; FILE.qrels gets a judgment list for trec_eval.",
         STDOUT,
         writes=True,
     )
 
     def run(self, out: Output) -> Document:
         """Judge, and write the lines."""
-        lines = ContextFile(self.contexts)
+        lines, as_qrels = ContextFile(self.contexts), self.output.endswith(_QRELS)
+        if as_qrels:
+            _check_ids(self.contexts, lines)
         folded, kept, asking = FoldedLines(lines), kept_trace(self), self.how_asked()
         whole = self.replays or self.estimate or bool(self.trace)
         groups = list(folded) if whole else folded
@@ -118,7 +122,8 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
                 keep(kept, groups, found)
             refuse_uncached(found)
         verdicts = of_lines(lines, found if self.details else replace(found, details={}))
-        out.write("--output", self.output, map(json_line, _judged(lines, verdicts)))
+        as_lines = _qrels(out, self.output, lines, verdicts) if as_qrels else None
+        out.write("--output", self.output, as_lines or map(json_line, _judged(lines, verdicts)))
         tell_verdicts(out, verdicts)
         if names := ", ".join(name for name in _ANSWERS if name in lines.fields):
             out.warn(f"the input has fields that the verdict replaced: {names}")
@@ -147,6 +152,47 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
 def _judged(lines: Sequence[Line], verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     for line, verdict in zip(lines, verdicts, strict=True):
         yield judged_line(line, verdict, verdicts.judge)
+
+
+def _check_ids(name: str, lines: Sequence[Line]) -> None:
+    """Raise FileError for a line without the ids of a judgment list, or with those of another."""
+    seen: dict[tuple[str, ...], int] = {}
+    for line in lines:
+        ids = []
+        for field in ("query_id", "doc_id"):
+            value = as_id(line.fields.get(field))
+            if not isinstance(value, str) or value.split() != [value]:
+                problem = "without white space; a judgment list has both ids on each line"
+                raise FileError(name, line.number, f"has no {field!r} {problem}")
+            ids.append(value)
+        first = seen.setdefault(tuple(ids), line.number)
+        if first != line.number:
+            problem = f"judges {ids[1]!r} for query {ids[0]!r} again, as line {first} does"
+            raise FileError(name, line.number, f"{problem}; a judgment list has one grade of each")
+
+
+def _qrels(out: Output, path: str, lines: Sequence[Line], verdicts: Verdicts) -> Iterator[str]:
+    """Yield `query 0 document grade` for each verdict; warn of what the list can't hold.
+
+    The grade is the judge's, where it gives some, else 1 for relevant and 0 for not.
+    """
+    missing = rounded = 0
+    for line, verdict in zip(lines, verdicts, strict=True):
+        if verdict.relevant is None:
+            missing += 1
+            continue
+        grade = float(verdict.relevant) if verdict.grade is None else verdict.grade
+        whole = int(grade + 0.5)
+        rounded += grade != whole
+        yield f"{line.fields['query_id']} 0 {line.fields['doc_id']} {whole}\n"
+    if missing:
+        out.warn(
+            f"{plural(missing, 'line')} without a verdict left out of {path}, where they "
+            "count as not judged"
+        )
+    if rounded:
+        what = plural(rounded, "grade")
+        out.warn(f"{what} of {path} rounded to whole numbers, the means of several samples")
 
 
 class EvaluateCommand(
