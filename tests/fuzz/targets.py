@@ -195,7 +195,7 @@ def provider(raw: bytes) -> None:
     payload = to_payload(said)
     if payload is not None and not said.refusal:
         # Which tokens are an estimate is told by the call that paid.
-        kept = said._replace(usage=said.usage._replace(estimated=False))
+        kept = said._replace(left_out=(), usage=said.usage._replace(estimated=False))
         _hold(from_payload(payload) == kept, "a kept reply is the reply")
 
 

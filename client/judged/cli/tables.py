@@ -138,6 +138,8 @@ def describe_usage(usage: Usage) -> str:
     if usage.estimated:
         some = plural(usage.estimated, "call")
         parts.append(f"{some} without a count by the provider, estimated at the most they can have")
+    if usage.left_out:
+        parts.append(f"left out of replies: {', '.join(usage.left_out)}")
     return "; ".join(parts)
 
 

@@ -154,7 +154,8 @@ class ChatReply(NamedTuple):
 
     `refusal` is the model's own words of refusal, where the provider tells them apart. `model` and
     `system_fingerprint` are what the provider says has answered. `unreadable` says of a reply that
-    came, and was paid for, why nobody can read it.
+    came, and was paid for, why nobody can read it. `left_out` names what stood beside the text and
+    can't be what its name says.
     """
 
     text: str
@@ -164,6 +165,7 @@ class ChatReply(NamedTuple):
     refusal: str | None = None
     system_fingerprint: str = ""
     unreadable: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class ParsedReply(NamedTuple):

@@ -123,7 +123,7 @@ def to_payload(reply: ChatReply) -> bytes | None:
     if reply.unreadable:
         return None
     # What it took was said when it came.
-    kept = reply._replace(usage=reply.usage._replace(estimated=False))
+    kept = reply._replace(usage=reply.usage._replace(estimated=False), left_out=())
     try:
         return _PAYLOADS.dump_json(kept)
     except PydanticSerializationError:

@@ -11,7 +11,8 @@ and `google-genai` 3.4.0. Only the text of a reply must be there: fields come an
     gemini     https://ai.google.dev/api/generate-content
 
 Of a reply, strictly its text is read. What stands beside the text decides nothing: where it can't
-be what its name says, it is left out. Messages name fields and never show what stood in them.
+be what its name says, it is left out, and `odd` is told. Messages name fields and never show what
+stood in them.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def _reply_object(body: bytes) -> dict[str, Any]:
     reply = parse(body)
     if not isinstance(reply, dict):
         if body.lstrip().startswith(b"<"):
-            raise answered_before(200, retryable=True)
-        raise broken("is no JSON object")
+            raise answered_before(200, body, retryable=True)
+        raise broken(f"is {_what_came(reply, body)} in place of a JSON object")
     error = reply.get("error")
     if error and not (isinstance(error, str) and error.isspace()):
         code = error.get("code") if isinstance(error, dict) else None
@@ -75,11 +76,20 @@ def _reply_object(body: bytes) -> dict[str, Any]:
     return reply
 
 
-def answered_before(status: int, *, retryable: bool) -> ProviderFault:
+def _what_came(value: object, body: bytes = b"") -> str:
+    """Return which kind of JSON value something is, or how long what is no JSON is."""
+    if value is None:
+        return f"{len(body)} bytes that are no JSON"
+    kinds = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
+    return kinds.get(type(value), "a number")
+
+
+def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFault:
     """Return the fault of an answer that is not the provider's: a firewall's page, say."""
+    page = "a page of HTML" if body.lstrip().startswith(b"<") else _what_came(parse(body), body)
     fault = ProviderFault(
         Reason.PROVIDER_ERROR,
-        f"something else than its answer came with the status {status}, perhaps from a firewall "
+        f"{page} with the status {status} came in place of its answer, perhaps from a firewall "
         "or a proxy before it; check base_url, and what this server may reach",
         retryable=retryable,
         status=status,
@@ -129,37 +139,59 @@ def first(items: list[Any]) -> dict[str, Any]:
 def required(table: object, key: str, kind: type[_T]) -> _T:
     """Return a field that must be there, in its type. Raises UnreadableReply."""
     value = table.get(key) if isinstance(table, dict) else None
+    if value is None:
+        raise broken(f"lacks {key}")
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise broken(f"lacks {key}, or has it in another type")
+        raise broken(f"has {_what_came(value)} as its {key}")
     return value
 
 
-def optional(table: object, key: str, kind: type[_T]) -> _T:
+def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
     """Return a field that may be missing, or in another type: then an empty one of its kind."""
     value = table.get(key) if isinstance(table, dict) else None
-    return value if type(value) is kind else kind()
+    if type(value) is kind:
+        return value
+    if value is not None:
+        odd.append(f"{key} is {_what_came(value)}")
+    return kind()
 
 
-def _tokens(table: dict[str, Any], keys: tuple[str, ...]) -> int:
+def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int:
     """Return the sum of some counts of tokens; 0 where none is told, or one can't be a count."""
-    counts = [table.get(key) or 0 for key in keys]
-    return sum(counts) if all(type(count) is int and count >= 0 for count in counts) else 0
+    counts = {key: table.get(key) or 0 for key in keys}
+    for key, count in counts.items():
+        if type(count) is not int or count < 0:
+            odd.append(f"{key} is no count of tokens")
+            return 0
+    return sum(counts.values())
 
 
-def text_of(content: object) -> str:
+def text_of(content: object, odd: list[str]) -> str:
     """Return the text of a reply's content: itself, or that of its parts, thoughts left out."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(map(_part_text, content if isinstance(content, list) else [content]))
+    parts, told = content if isinstance(content, list) else [content], len(odd)
+    said = "".join(_part_text(part, odd) for part in parts)
+    if not said and len(odd) > told:
+        raise broken("has no text in its content, but other parts")
+    return said
 
 
-def _part_text(part: object) -> str:
+def _part_text(part: object, odd: list[str]) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise broken("has no text in its content")
-    is_text = part.get("type", "text") in {"text", "output_text"} and "text" in part
-    return required(part, "text", str) if is_text and part.get("thought") is not True else ""
+        raise broken(f"has {_what_came(part)} in its content")
+    kind = part.get("type", "text" if "text" in part else "other")
+    if part.get("thought") is True or _THOUGHT.search(str(kind)):
+        return ""
+    if kind in ("text", "output_text"):
+        return required(part, "text", str)
+    odd.append("a part of its content has another type than text")
+    return ""
+
+
+_THOUGHT = re.compile("think|thought|reason")
 
 
 _WORDS = {
@@ -176,9 +208,9 @@ _FINISH = {word: finish for finish, words in _WORDS.items() for word in words.sp
 _CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
 
 
-def finish_reason(table: dict[str, Any], key: str) -> FinishReason:
+def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
     """Return why a model stopped: UNTOLD where nothing says so, OTHER for an unknown word."""
-    value = optional(table, key, str)
+    value = optional(table, key, str, odd)
     if not value:
         return FinishReason.UNTOLD
     word = "".join(filter(str.isalpha, value.lower()))
@@ -242,7 +274,7 @@ def fault_of(status: int, body: bytes) -> ProviderFault:
             break
     else:
         if status == 403 and not told:
-            return answered_before(status, retryable=False)
+            return answered_before(status, body, retryable=False)
     if 300 <= status < 400:
         meaning = _REDIRECT
     says = f"it answered {status}{meaning}"
@@ -259,7 +291,7 @@ class Dialect:
 
     path: Callable[[ModelConfiguration], str]
     write_request: Callable[[ModelConfiguration, ChatRequest], dict[str, Any]]
-    read: Callable[[dict[str, Any], TokenUsage], ChatReply]
+    read: Callable[[dict[str, Any], TokenUsage, list[str]], ChatReply]
     counted_in: str
     counts: tuple[tuple[str, ...], tuple[str, ...]]
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -284,19 +316,20 @@ class Dialect:
         filter that stopped the prompt, which Azure and OpenRouter report as an error, is a reply
         with the finish reason SAFETY.
         """
-        usage = TokenUsage()
+        usage, odd = TokenUsage(), list[str]()
         if status != 200:
             if _is_filtered(status, _error_of(body)):
                 return ChatReply("", FinishReason.SAFETY, usage, "")
             raise fault_of(status, body)
         try:
             reply = _reply_object(body)
-            told = optional(reply, self.counted_in, dict)
-            put_in, put_out = (_tokens(told, keys) for keys in self.counts)
+            told = optional(reply, self.counted_in, dict, odd)
+            put_in, put_out = (_tokens(told, keys, odd) for keys in self.counts)
             usage = TokenUsage(put_in, put_out)
-            return self.read(reply, usage)
+            found = self.read(reply, usage, odd)
         except UnreadableReply as broken_reply:
-            return ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
+            found = ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
+        return found._replace(left_out=tuple(odd))
 
 
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
@@ -339,19 +372,19 @@ def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
     return body
 
 
-def _read_openai(reply: dict[str, Any], usage: TokenUsage) -> ChatReply:
+def _read_openai(reply: dict[str, Any], usage: TokenUsage, odd: list[str]) -> ChatReply:
     choice = first(required(reply, "choices", list))
     message = required(choice, "message", dict)
-    finish = finish_reason(choice, "finish_reason")
+    finish = finish_reason(choice, "finish_reason", odd)
     refuses = message.get("refusal") is True
-    refusal = None if refuses else optional(message, "refusal", str)
+    refusal = None if refuses else optional(message, "refusal", str, odd)
     return ChatReply(
-        text=text_of(message.get("content")),
+        text=text_of(message.get("content"), odd),
         finish_reason=FinishReason.REFUSAL if refusal or refuses else finish,
         usage=usage,
-        model=optional(reply, "model", str),
+        model=optional(reply, "model", str, odd),
         refusal=refusal or None,
-        system_fingerprint=optional(reply, "system_fingerprint", str),
+        system_fingerprint=optional(reply, "system_fingerprint", str, odd),
     )
 
 
@@ -370,20 +403,20 @@ def _write_anthropic(model: ModelConfiguration, request: ChatRequest) -> dict[st
     return body
 
 
-def _read_anthropic(reply: dict[str, Any], usage: TokenUsage) -> ChatReply:
-    finish = finish_reason(reply, "stop_reason")
+def _read_anthropic(reply: dict[str, Any], usage: TokenUsage, odd: list[str]) -> ChatReply:
+    finish = finish_reason(reply, "stop_reason", odd)
     refusal = ""
     if finish is FinishReason.REFUSAL:
-        details = optional(reply, "stop_details", dict)
-        refusal = optional(details, "explanation", str)
+        details = optional(reply, "stop_details", dict, odd)
+        refusal = optional(details, "explanation", str, odd)
     content = reply.get("content")
     if content is None:
         raise broken("lacks content")
     return ChatReply(
-        text=text_of(content),
+        text=text_of(content, odd),
         finish_reason=finish,
         usage=usage,
-        model=optional(reply, "model", str),
+        model=optional(reply, "model", str, odd),
         refusal=refusal or None,
     )
 
@@ -413,18 +446,18 @@ def _write_gemini(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
     return body
 
 
-def _read_gemini(reply: dict[str, Any], usage: TokenUsage) -> ChatReply:
-    version = optional(reply, "modelVersion", str)
-    feedback = optional(reply, "promptFeedback", dict)
+def _read_gemini(reply: dict[str, Any], usage: TokenUsage, odd: list[str]) -> ChatReply:
+    version = optional(reply, "modelVersion", str, odd)
+    feedback = optional(reply, "promptFeedback", dict, odd)
     # A prompt that was blocked.
-    if not reply.get("candidates") and optional(feedback, "blockReason", str):
+    if not reply.get("candidates") and optional(feedback, "blockReason", str, odd):
         return ChatReply("", FinishReason.SAFETY, usage, version)
     candidate = first(required(reply, "candidates", list))
     # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
     content = {} if candidate.get("content") is None else required(candidate, "content", dict)
     return ChatReply(
-        text=text_of(content.get("parts")),
-        finish_reason=finish_reason(candidate, "finishReason"),
+        text=text_of(content.get("parts"), odd),
+        finish_reason=finish_reason(candidate, "finishReason", odd),
         usage=usage,
         model=version,
     )

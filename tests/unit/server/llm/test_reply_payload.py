@@ -16,6 +16,7 @@ replies = st.builds(
     model=words,
     refusal=st.none(),  # such a reply is no verdict, and never kept
     system_fingerprint=words,
+    left_out=st.just(()),  # told when it came, as what was estimated
     unreadable=st.just(""),  # such a reply is never kept
 )
 
