@@ -296,10 +296,11 @@ def need_each(values: object, field: str, kinds: tuple[type, ...], what: str) ->
 def misspelt_variables(names: Iterable[str], known: Collection[str], what: str) -> Iterator[str]:
     """Yield a sentence for each JUDGED_* variable that is nearly, but not, a known one.
 
-    The others may be of programs that have this prefix too. `what` is what the known ones are, an
-    option say.
+    And for each VERDICT_* variable that would be one under the right prefix. The others may be of
+    programs that have this prefix too. `what` is what the known ones are, an option say.
     """
     for name in sorted(set(names).difference(known)):
-        near = get_close_matches(name, known, n=1, cutoff=_NEARLY_THE_SAME)
-        if near and name.startswith("JUDGED_"):
+        meant = name.replace("VERDICT_", "JUDGED_", 1)
+        near = get_close_matches(meant, known, n=1, cutoff=_NEARLY_THE_SAME)
+        if near and (name.startswith("JUDGED_") or meant in known):
             yield f"{name} is no {what}, and is not read; did you mean {near[0]}?"

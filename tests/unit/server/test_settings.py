@@ -73,6 +73,8 @@ def test_a_default_judge_that_has_no_model_to_ask_is_refused_at_the_start(capsys
 
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
-    (near,) = misspelt_variables(names, variables(), "setting")
+    names += ("VERDICT_LISTEN", "VERDICT_OF_ANOTHER_PROGRAM")
+    near, prefix = misspelt_variables(names, variables(), "setting")
+    assert prefix == "VERDICT_LISTEN is no setting, and is not read; did you mean JUDGED_LISTEN?"
     assert near.startswith("JUDGED_MAX_GROUP ")
     assert near.endswith("did you mean JUDGED_MAX_GROUPS?")

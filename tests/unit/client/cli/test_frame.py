@@ -92,10 +92,12 @@ class TestEnvironment:
 
     def test_a_misspelt_variable_is_told(self, capsys):
         others = {"JUDGED_GRACE_S": "1", "JUDGED_STORM": "1", "VERDICT_X": "1"}
-        made("judges", JUDGED_JUDGE_MODLE="m", **others)
+        made("judges", JUDGED_JUDGE_MODLE="m", VERDICT_TARGET="x", **others)
         assert capsys.readouterr().err == (
             "judged: warning: JUDGED_JUDGE_MODLE is no option, and is not read; did you mean "
             "JUDGED_JUDGE_MODEL?\n"
+            "judged: warning: VERDICT_TARGET is no option, and is not read; did you mean "
+            "JUDGED_TARGET?\n"
         )
 
 
