@@ -7,15 +7,17 @@ possible. One that fell short is exit status 1, or 2 where nothing could be asse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from judged import IntervalMethod, IntervalOptions, MetricTable
+from judged import IntervalMethod, IntervalOptions, MetricTable, Status
 from judged._inputs import read_number
+from judged._views import of_all, word
 from judged.cli.frame import Command, Strict, flag, many, opt
 from judged.cli.output import Gate, Outcome, Places, Problem, of_metrics
 from judged.report.content import share
 from judged.values import (
+    AnswerScore,
     MetricResult,
     ScoreCounts,
     VerdictCounts,
@@ -167,6 +169,29 @@ def hold_drop(
     which = "" if worst is None else _WORST
     said = f"{name} was {before:.4f} and is {before - held:.4f}{which}"
     return _held(gate, fell, said, held - gate.threshold, worst)
+
+
+def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
+    """Hold the scores of items against what each of them must reach, by item id.
+
+    A score that is missing counts as 0; what is not assessable has none.
+    """
+    held = [
+        (score, min_scores[score.item_id])
+        for score in scores
+        if score.item_id in min_scores and score.status is not Status.NOT_ASSESSABLE
+    ]
+    below = [(s, least) for s, least in held if (s.score or 0.0) + _ROUNDING < least]
+    gate = Gate("--min-score", "", 1.0)
+    if not held:
+        return _not_assessed(gate)
+    reach, short = len(held) - len(below), ""
+    for first, least in below[:1]:
+        score = "missing" if first.score is None else f"{first.score:.4f}"
+        short = f", {first.rubric} of item {first.item_id!r} is {score}, and must be {least:g}"
+    verb = word(reach, "reaches", "reach")
+    said = f"{of_all(reach, len(held), 'score')} {verb} the 'min_score' of its line{short}"
+    return _held(gate, reach / len(held), said, len(below))
 
 
 def hold_coverage(

@@ -36,7 +36,8 @@ from judged.evaluation.labels import read_inclusion
 _LINE = "{query, expected_text, retrieved_text}"
 _CONTEXT_FIELDS = "id query expected_text expected_alternatives retrieved_text system_model"
 _ANSWER_FIELDS = (
-    "item_id id query answer other_answer references contexts sources_used confidence system_model"
+    "item_id id query answer other_answer references contexts sources_used confidence min_score "
+    "system_model"
 )
 LABEL = "relevant"
 
@@ -75,11 +76,17 @@ def _records(lines: Iterable[bytes], name: str, empty: str, known: str) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
-    """One answer of a file, the number of its line, and the model that it names."""
+    """One answer of a file, the number of its line, and what no request holds.
+
+    That is the model that the line names, the label of people, if one is asked for, and what its
+    scores must reach.
+    """
 
     number: int
     item: AnswerItem
     system_model: str | None
+    label: bool | None
+    min_score: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +110,15 @@ class AnswerFile:
         return {r"items\[(\d+)\]\.(.+)": place}
 
 
-def read_answers(path: str) -> AnswerFile:
+def read_answers(path: str, label_field: str | None = None) -> AnswerFile:
     """Return the answers of a file, or of standard input for "-". Raises FileError.
 
-    An answer without an id goes by the number of its line.
+    An answer without an id goes by the number of its line. With `label_field` some have labels.
     """
     found = AnswerFile(name_of(path), [])
     line_of: dict[str, int | None] = {}
     empty = "holds nothing to score; write lines of {query, answer}"
-    for line in input_records(path, empty, _ANSWER_FIELDS):
+    for line in input_records(path, empty, f"{_ANSWER_FIELDS} {label_field or LABEL}"):
         item_id = line.optional_identifier("item_id", "id") or str(line.line)
         line.refuse_again(
             line_of,
@@ -121,8 +128,18 @@ def read_answers(path: str) -> AnswerFile:
         line.text("query"), line.text("answer")  # which an AnswerItem may do without
         item = line.read(AnswerItem, item_id=item_id)
         model = line.optional_text(SYSTEM_MODEL)
-        found.lines.append(AnswerLine(line.line or 0, item, model))
+        label = None if label_field is None else line.optional_label(label_field)
+        at = line.line or 0
+        found.lines.append(AnswerLine(at, item, model, label, line.share("min_score")))
+    if label_field is not None:
+        _check_labelled(path, label_field, [line.label for line in found.lines])
     return found
+
+
+def _check_labelled(path: str, field: str, labels: Sequence[bool | None]) -> None:
+    if all(label is None for label in labels):
+        problem = f"has no line with {field!r} true or false; label some"
+        raise FileError(name_of(path), None, problem)
 
 
 def read_candidates(path: str) -> list[tuple[int, CandidateAnswer]]:
@@ -335,9 +352,7 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
         query_id, inclusion = record.optional_identifier("query_id"), read_inclusion(record)
         at = record.line or 0
         lines.append(Line(at, {}, contexts, None, score, label, query_id, inclusion))
-    if all(line.label is None for line in lines):
-        problem = f"has no line with {label_field!r} true or false; label some"
-        raise FileError(name_of(path), None, problem)
+    _check_labelled(path, label_field, [line.label for line in lines])
     return lines
 
 

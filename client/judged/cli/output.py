@@ -47,6 +47,8 @@ class Gate:
     threshold: float
 
     def __str__(self) -> str:
+        if self.flag == "--min-score" and not self.metric:
+            return "--min-score of lines"
         named = self.metric if self.flag != "--min-coverage" else ""
         return f"{self.flag} {named}{'=' if named else ''}{self.threshold:g}"
 

@@ -9,22 +9,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from judged import (
-    AnswerItem,
-    CalibrateOptions,
-    Client,
-    IntervalOptions,
-    InvalidArgument,
-    LabelledScores,
-    Rubric,
-)
+from judged import AnswerItem, Calibrator, Client, InvalidArgument, Rubric
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked, Said, ScriptedProvider
+from tests.integration.cli_process import Commands, lines_of
 from tests.integration.llm_config import llm_config
 from tests.integration.server_process import running_server
 
 _ANSWER = re.compile(r'name="answer">\n(.*)\n<')
+RUBRIC = ("--rubric", "answer_relevance")
 
 
 def script(asked: Asked) -> Said:
@@ -40,38 +34,56 @@ def provider() -> Iterator[ScriptedProvider]:
         yield running
 
 
-def answers(n: int) -> tuple[list[AnswerItem], list[bool]]:
-    """Return answers of which people like three in ten more than the scores say, and whether."""
+def write_labels(path: Path, n: int) -> list[dict[str, object]]:
+    """Write answers of which people like three in ten more than the scores say."""
     rng = Random(0)
-    scores = [place % 10 / 10 for place in range(n)]
-    items = [
-        AnswerItem(f"i{place}", f"q{place // 4}", f"{score} of {place}")
-        for place, score in enumerate(scores)
-    ]
-    return items, [rng.random() < 0.3 + 0.7 * score for score in scores]
+    lines = []
+    for place in range(n):
+        score = place % 10 / 10
+        lines.append(
+            {
+                "item_id": f"i{place}",
+                "query": f"q{place // 4}",
+                "answer": f"{score} of {place}",
+                "relevant": rng.random() < 0.3 + 0.7 * score,
+            }
+        )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return lines
 
 
 def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: ScriptedProvider) -> None:
-    items, labels = answers(240)
+    lines = write_labels(tmp_path / "labels.jsonl", 240)
     (tmp_path / "kept").mkdir()
     config = ("--llm-config", llm_config(tmp_path, provider, {"small": ""}))
-    with running_server(*config) as ready, Client(ready.address) as client:
-        bare = client.score_answers(items, ["answer_relevance"])
-        judge = bare.rubrics[0].judge
-        options = CalibrateOptions(min_score=judge.min_score, judge=judge)
-        lines = LabelledScores([s.score for s in bare], labels, [i.query for i in items])
-        believed = client.calibrate(lines, options, IntervalOptions(resamples=200)).reliability
-        assert (believed.fitted, believed.n_labels, believed.n_clusters) == (True, 240, 60)
-        kept = believed.calibrator
-        kept.save(tmp_path / "kept" / "ours.calibration.json")
-        found = client.score_answers(items, [Rubric("answer_relevance", calibration=kept)])
-        assert f"|calibration:{kept.sha256[:8]}|" in found.rubrics[0].judge.signature
-        mean = sum(score.probability for score in found) / len(found)
-        assert abs(mean - sum(labels) / len(labels)) < 0.02
-        assert all(score.min_score == kept.min_score for score in found)
-        assert [score.score for score in found] == [score.score for score in bare]
-        with pytest.raises(InvalidArgument, match="was made for another judge"):
-            client.score_answers(items, [Rubric("helpfulness", calibration=kept)])
+    with running_server(*config) as ready:
+        judged = Commands(tmp_path, ready.address)
+        believed = judged.document(
+            *("calibrate", "labels.jsonl", *RUBRIC, "--resamples", "200"),
+            *("-o", "kept/ours.calibration.json"),
+        )["reliability"]
+        assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 240, 60)
+        kept = Calibrator.load(tmp_path / "kept" / "ours.calibration.json")
+
+        scored = ("score", "labels.jsonl", *RUBRIC, "--output", "o.jsonl", "--json", "s.json")
+        done = judged.fine(*scored, "--calibration", "kept/ours.calibration.json")
+        assert f"|calibration:{kept.sha256[:8]}|" in done.stdout
+        found = lines_of((tmp_path / "o.jsonl").read_text())
+        share = sum(bool(line["relevant"]) for line in lines) / len(lines)
+        mean = sum(score["probability"] for score in found) / len(found)
+        assert abs(mean - share) < 0.02
+        assert all(score["min_score"] == kept.min_score for score in found)
+        assert [score["score"] for score in found[:3]] == [0.0, 0.1, 0.2]
+
+        other = ("score", "labels.jsonl", "--rubric", "helpfulness")
+        assert "--rubric helpfulness: --calibration: was made for another judge" in judged.refused(
+            *other, "--calibration", "kept/ours.calibration.json"
+        )
+        both = judged(*scored, "--rubric", "helpfulness", "--calibration", "ours")
+        assert "say which rubric it is of" in both.stderr
+
+        judge = judged("calibrate", "labels.jsonl", *RUBRIC, "--judge", "exact")
+        assert "--judge: is of a judge, whose place --rubric takes" in judge.stderr
 
     with (
         running_server(*config, "--calibrations-dir", str(tmp_path / "kept")) as ready,

@@ -103,6 +103,23 @@ class TestCommandLine:
             "passed": not status,
         }
 
+    @pytest.mark.parametrize(("own", "status"), [(0.2, 0), (0.3, 1)])
+    def test_a_line_says_what_its_own_score_must_reach(
+        self, judged: Commands, tmp_path: Path, own: float, status: int
+    ):
+        write(tmp_path, [ANSWERS[0], {**ANSWERS[1], "min_score": own}])
+        done = judged("score", "answers.jsonl", "--rubric", "answer_relevance", "--json", "-")
+        assert done.returncode == status, done.stderr
+        (gate,) = json.loads(done.stdout)["gates"]
+        assert (gate["gate"], gate["passed"], gate["value"]) == (
+            "min_score",
+            not status,
+            1 - status,
+        )
+        reaches = f"{1 - status} of 1 score {'reach' if status else 'reaches'} the 'min_score' of"
+        assert reaches in gate["message"]
+        assert ("is 0.2000, and must be 0.3" in done.stderr) == status
+
     @pytest.mark.parametrize(
         ("flags", "message"),
         [

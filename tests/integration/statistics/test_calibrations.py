@@ -96,7 +96,10 @@ def test_fifty_labels_help_where_people_judge_otherwise_and_cost_nothing_where_n
     for seed in range(3):
         write(tmp_path / "own.jsonl", Random(seed).sample(lines[:500], 50))
         name = f"{seed}.calibration.json"
-        judged.fine("calibrate", "own.jsonl", *EQUIVALENCE, "-o", name)
+        made = judged.fine("calibrate", "own.jsonl", *EQUIVALENCE, "-o", name)
+        first = made.stdout.splitlines()[0]
+        assert first.startswith("answer_equivalence agrees with people on 0.")
+        assert " of 50 labels of " in first
         means.append(accuracy("--calibration", name))
     gained = sum(means) / len(means) - bare
     assert gained >= (0.08 if strict else -0.005)

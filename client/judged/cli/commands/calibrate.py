@@ -5,7 +5,7 @@ The server computes the numbers, and proves the guarantees of cascades.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 
@@ -15,10 +15,14 @@ from judged import (
     CalibrateOptions,
     Judge,
     LabelledScores,
+    QueryGroup,
+    ScoredAnswers,
+    Verdict,
     Verdicts,
 )
 from judged._convert import Purse
 from judged._views import plain, plural, row_of
+from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import Drawn, IntervalOption
 from judged.cli.inputs import (
@@ -27,9 +31,11 @@ from judged.cli.inputs import (
     Line,
     cluster_of,
     of_lines,
+    read_answers,
     read_labels,
 )
 from judged.cli.judging import (
+    LLM,
     NONE,
     REPLAYED,
     AskingOptions,
@@ -54,7 +60,9 @@ from judged.cli.tables import (
 )
 from judged.evaluation.labels import INCLUSION
 from judged.evaluation.result import reason_warnings, reasons_of, verdict_warnings
+from judged.report.content import ends, number
 from judged.values import (
+    AnswerScore,
     Calibration,
     CascadeFrontier,
     CascadeOptions,
@@ -88,6 +96,11 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
         "Lines of {query, expected_text, retrieved_text, relevant: true|false|null}, query_id and "
         "expected_alternatives if there are any; - reads standard input.",
     )
+    rubric: str | None = opt(
+        "ID",
+        "Calibrate the scores of this rubric instead of a judge: lines are answers, as `judged "
+        "score` reads them, with `relevant` for those that people labelled.",
+    )
     judge: str | None = opt("KIND", "Judge, see `judged judges`; none reads `score` of the lines.")
     min_score: float | None = opt("X", "Score from which a verdict is relevant.")
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
@@ -115,20 +128,47 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
         """Whether lines bring their scores, so that no judge is to run."""
         return self.judge == NONE
 
+    @property
+    def kind(self) -> str | None:
+        """The kind of judge; rubrics are scored by language models."""
+        return self.judge if self.rubric is None else LLM
+
     def settle(self) -> None:
-        """Refuse what is for a judge where there is none."""
+        """Refuse what is for a judge where there is none, or where a rubric is asked for."""
+        if self.judge and "rubric" not in self.typed:
+            self.leave_out("rubric")
+        if self.rubric is not None:
+            why = "is of a judge, whose place --rubric takes; leave it out"
+            self.leave_out("judge profile member", why)
         if self.replays:
             self.leave_out("output estimate max_cost", f"{REPLAYED} asks no judge; leave it out")
         super().settle()
 
     def run(self, out: Output) -> Document | None:
-        """Judge what is not, and report."""
-        lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
-        folded = FoldedLines([] if self.replays else lines)
-        groups, usage, judge = list(folded), None, None
-        with self.asking("judging", len(lines), folded.places(self.labels)) as (server, how):
+        """Judge or score what is not, and report."""
+        answers, groups, usage, judge = None, list[QueryGroup](), None, None
+        if self.rubric is not None:
+            answers = read_answers(self.labels, self.label_field)
+            places = places_of_rubrics([self.rubric]) | answers.places()
+            lines = [
+                Line(each.number, {}, (), label=each.label, query_id=each.item.query or None)
+                for each in answers.lines
+            ]
+        else:
+            lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
+            folded = FoldedLines([] if self.replays else lines)
+            groups, places = list(folded), folded.places(self.labels)
+        with self.asking("judging", len(lines), places) as (server, how):
             client, asking = server.client, self.how_asked()
-            if not self.replays:
+            if answers is not None and self.rubric is not None:
+                asked = read_rubrics([self.rubric], server.info, self.min_score, self.parameters())
+                if self.estimate:
+                    would = client.estimate_scores(answers.items, asked, asking=asking)
+                    return report_estimate(out, would)
+                scores = client.score_answers(answers.items, asked, asking=asking, **how)
+                out.warn(*score_warnings(scores))
+                usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
+            elif not self.replays:
                 spec = self.spec(server.info, self.min_score)
                 if spec.kind == "panel" and spec.profile in {"", "majority"}:
                     raise Problem(
@@ -170,12 +210,13 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
             )
 
 
-def _scored(lines: Sequence[Line], found: Verdicts) -> list[Line]:
+def _scored(lines: Sequence[Line], found: Verdicts | ScoredAnswers) -> list[Line]:
     """Return the lines that have a score, labelled or not. Raises Problem."""
     refuse_uncached(found)
+    each: Iterable[Verdict | AnswerScore] = found
     scored = [
         replace(line, score=one.score)
-        for line, one in zip(lines, found, strict=True)
+        for line, one in zip(lines, each, strict=True)
         if one.score is not None
     ]
     if all(line.label is None for line in scored):
@@ -228,7 +269,8 @@ def report_calibration(
     chosen = [(each["criterion"], each["min_score"], each["fitted"]) for each in thresholds]
     chosen += [("accept from", bounds.accept, None), ("reject up to", bounds.reject, None)]
     out.show(
-        estimates_table("estimate", estimates),
+        describe_agreement(found, judge),
+        *("", estimates_table("estimate", estimates)),
         *("", Table(["best threshold for", "min_score", "fitted"], chosen), ""),
         f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}{f'; {judge}' if judge else ''}",
         f"at an error of {bounds.max_error:g} a cascade hands on {bounds.escalated:.1%}",
@@ -248,6 +290,25 @@ def report_calibration(
             "warnings": out.warnings,
         }
     )
+
+
+def describe_agreement(found: Calibration, judge: str | None) -> str:
+    """Return how often the judge agrees with people, by how many labels, as a sentence."""
+    quality, believed = found.quality, found.reliability
+    name = "the judge" if judge is None else judge.partition("|")[0]
+    by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
+    said = f"{name} agrees with people on {_share(quality.accuracy)} of "
+    said += f"{plural(quality.n, 'label')}{by}"
+    if believed is None or not believed.fitted or believed.accuracy is None:
+        return said
+    calibrated = _share(believed.accuracy)
+    return f"{said}; calibrated, on {calibrated}, by labels that did not make the calibration"
+
+
+def _share(estimate: Estimate | None) -> str:
+    known = estimate or Estimate()
+    between = "" if known.interval is None else f" ({ends(known.interval)})"
+    return f"{number(known.value)}{between}"
 
 
 def _of_share(what: str, share: CorrectedEstimate | None) -> dict[str, Estimate | None]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from judged import IntervalOptions, Rubric, ScoredAnswers, Source, Status
+from judged import Calibrator, IntervalOptions, Rubric, ScoredAnswers, Source, Status
 from judged._files import json_line
 from judged._views import of_all, plural, row_of, word
 from judged.cli.documents import scored_metric
@@ -18,6 +19,7 @@ from judged.cli.gates import (
     Drawn,
     MinCoverage,
     hold_coverage,
+    hold_items,
     hold_mean,
     read_gate,
     split_min_scores,
@@ -31,6 +33,7 @@ from judged.cli.judging import (
     ModelOptions,
     TraceOptions,
     kept_trace,
+    read_calibration,
     read_judge,
     read_trace,
     refuse_uncached,
@@ -111,6 +114,7 @@ def id_of(rubric: str) -> str:
 def places_of_rubrics(names: Sequence[str]) -> Places:
     """Return what the rubrics of a request are known as."""
     return {
+        r"rubrics\[(\d+)\]\.calibration.*": lambda n: f"--rubric {names[int(n)]}: --calibration",
         r"rubrics\[(\d+)\](?:\.(?:rubric|id|version))?": lambda n: f"--rubric {names[int(n)]}",
     }
 
@@ -121,6 +125,25 @@ def read_rubrics(
     """Return the rubrics that the flags ask for. Raises Problem."""
     parameters = read_judge(info, ANSWERS, None, None, given).parameters
     return [Rubric(name, threshold, parameters) for name in names]
+
+
+def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[Rubric]:
+    """Return the rubrics with the calibrations that the flags name. Raises Problem."""
+    names = [rubric.id for rubric in rubrics]
+    found: dict[str, Calibrator | str] = {}
+    for text in given:
+        name, equals, source = text.partition("=")
+        if not equals or name not in names:
+            if len(names) > 1:
+                raise Problem(
+                    f"--calibration {text}: say which rubric it is of, RUBRIC=FILE, one of "
+                    f"{', '.join(names)}"
+                )
+            name, source = names[0], text
+        if name in found:
+            raise Problem(f"--calibration {text}: {name} has one already")
+        found[name] = read_calibration(source)
+    return [replace(rubric, calibration=found.get(rubric.id)) for rubric in rubrics]
 
 
 _SHOWN_WARNINGS = 5
@@ -155,6 +178,11 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         "A number: score from which an answer passes. RUBRIC=X, a gate: exit with 1 when the mean "
         "of the rubric is below X, scores that are missing counted as 0; may be repeated.",
     )
+    calibration: Sequence[str] = many(
+        "[RUBRIC=]FILE|NAME",
+        "Give each score a probability, by a file of `judged calibrate --rubric -o` or by the name "
+        "of a calibration that the server has; repeat it for each rubric.",
+    )
     details: bool = flag("Give reasoning, claims, replies and usage with each score.")
     judge: str | None = opt("none", "Ask no model: take what --trace has.")
     output: str | None = opt(
@@ -171,7 +199,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         super().settle()
         if self.replays:
             self.leave_out("cache_only")
-            names = f"{MODEL} param judge_refresh"
+            names = f"{MODEL} param calibration judge_refresh"
             self.leave_out(names, f"{REPLAYED} takes scores as they are kept")
 
     def places(self) -> Places:
@@ -187,6 +215,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         with self.asking("scoring", total, file.places()) as (server, how):
             client, info = server.client, server.info
             rubrics = read_rubrics(self.rubric, info, threshold, given)
+            rubrics = with_calibrations(rubrics, self.calibration)
             how["include_replies"] = self.details
             if self.replays:
                 replay = ScoreReplay(read_trace(self))
@@ -204,6 +233,11 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     kept.keep_scores(items, found.scores)
             refuse_uncached(found)
         out.gates = [*outcomes(gates, found.rubrics, self.min_coverage)]
+        min_scores = {
+            line.item.item_id: line.min_score for line in file.lines if line.min_score is not None
+        }
+        if min_scores:
+            out.gates.append(hold_items(found, min_scores))
         return self._report(out, found)
 
     def _report(self, out: Output, found: ScoredAnswers) -> Document:

@@ -178,6 +178,8 @@ class TestGivingWay:
             ("score a --rubric r", {"JUDGED_JUDGE": "llm", "JUDGED_STRICT": "1"},
              {"rubric": ("r",), "strict": True}),
             ("score a --rubric r", {"JUDGED_JUDGE": "none"}, {"rubric": ("r",), "judge": "none"}),
+            ("calibrate l", {"JUDGED_JUDGE": "exact", "JUDGED_RUBRIC": "r"}, {"judge": "exact"}),
+            ("calibrate l", {"JUDGED_RUBRIC": "r"}, {"rubric": "r"}),
             ("judge c --judge panel", MODEL, {"judge": "panel", "judge_refresh": True}),
             ("score a --rubric r --cache-only", {"JUDGED_JUDGE_REFRESH": "1"},
              {"rubric": ("r",), "cache_only": True}),
