@@ -18,6 +18,7 @@ from datetime import datetime
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
+from threading import Timer
 from typing import Any, TextIO
 
 import click
@@ -34,6 +35,7 @@ Progress = Callable[[int, int], object]
 STDOUT = "-"
 UNANSWERED = 0
 """The code of an error that no server gave."""
+_LONG_S = 30.0
 _GAP = 3
 """Characters between two columns of a table."""
 
@@ -205,9 +207,22 @@ def say(message: str) -> None:
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
-    """Yield what to call with (done, total); None when nobody watches standard error."""
+    """Yield what to call with (done, total); None when nobody watches standard error.
+
+    Then a line after half a minute says what the command may wait for.
+    """
     if not sys.stderr.isatty():
-        yield None
+        told = (
+            f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be "
+            "slow or away: the server's log says which"
+        )
+        waiting = Timer(_LONG_S, say, [told])
+        waiting.daemon = True
+        waiting.start()
+        try:
+            yield None
+        finally:
+            waiting.cancel()
         return
     with click.progressbar(length=total, label=title, show_pos=True, file=sys.stderr) as bar:
 

@@ -215,7 +215,7 @@ def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
         say(line)
     out.warn(
         *verdict_warnings(counts),
-        *blind_warnings(verdicts.judge, counts),
+        *blind_warnings(verdicts.judge, counts, verdicts.groups),
         *reason_warnings(reasons_of(verdicts)),
         *vote_warnings(verdicts),
         *guarantee_warnings(usage),

@@ -313,7 +313,7 @@ def _result(
         judge=evaluation.judge,
         negatives=evaluation.negatives,
         usage=usage,
-        warnings=[*warnings, *evaluation_warnings(evaluation)],
+        warnings=[*warnings, *evaluation_warnings(evaluation, groups)],
         name=name,
         k=k,
     )

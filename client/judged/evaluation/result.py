@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -312,6 +312,10 @@ _FLAGGED = {
 """What to mind of verdicts that VerdictCounts counts under a name."""
 _MANY = 20
 """Verdicts of which some would be relevant if the judge suited the texts."""
+_MUCH_LONGER = 8
+_SEMANTIC_SCORE = 0.75
+"""At this threshold, its default, semantic found 1 in 60 of the right texts of people's labels that
+were so many times as long as what was expected."""
 
 
 def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
@@ -325,7 +329,7 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
 
 
 def evaluation_warnings(
-    evaluation: Evaluation, asked: IntervalOptions | None = None
+    evaluation: Evaluation, groups: Iterable[QueryGroup], asked: IntervalOptions | None = None
 ) -> Iterator[str]:
     """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts.
 
@@ -335,7 +339,7 @@ def evaluation_warnings(
     yield from evaluation.table.warnings
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
-    yield from blind_warnings(evaluation.judge, counts.verdicts)
+    yield from blind_warnings(evaluation.judge, counts.verdicts, groups)
     yield from interval_warnings(evaluation.table, asked)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
@@ -381,9 +385,27 @@ def missing_kinds(failed: int, abstained: int, not_assessable: int) -> str:
     return ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
 
 
-def blind_warnings(judge: JudgeIdentity | None, counts: VerdictCounts | None) -> Iterator[str]:
-    """Yield what to take instead of a judge that calls nothing relevant."""
-    if judge is not None and counts is not None and counts.ok >= _MANY and not counts.relevant:
+def blind_warnings(
+    judge: JudgeIdentity | None, counts: VerdictCounts | None, groups: Iterable[QueryGroup]
+) -> Iterator[str]:
+    """Yield what to take instead of a judge that calls nothing relevant, or hardly can."""
+    if judge is None or counts is None or counts.ok < _MANY:
+        return
+    longer = [
+        0 < _MUCH_LONGER * expected <= retrieved
+        for group in (groups if judge.kind == "semantic" else ())
+        for expected in map(len, group.expected)
+        for retrieved in map(len, group.retrieved)
+    ]
+    if judge.min_score >= _SEMANTIC_SCORE and 2 * sum(longer) > len(longer):
+        yield (
+            f"most retrieved texts are {_MUCH_LONGER} times as long as the expected ones or more: "
+            f"semantic compares whole texts and hardly calls such pairs relevant at "
+            f"{judge.min_score:g} ({counts.relevant} of {counts.ok} are); for chunks take "
+            "token_overlap, a cascade or llm, for answers answer_equivalence, or a lower "
+            "--min-score by `judged calibrate`"
+        )
+    elif not counts.relevant:
         yield (
             f"none of {counts.ok} verdicts is relevant: if some texts are right, {judge.kind} at "
             f"{judge.min_score:g} does not suit them; take token_overlap for chunks, "

@@ -287,7 +287,7 @@ class EvaluateCommand(
             query_result(query, group, place, ranked, found.verdicts).to_dict()
             for place, (query, group, ranked) in enumerate(queries.queries())
         )
-        out.warn(*evaluation_warnings(found, asked.interval))
+        out.warn(*evaluation_warnings(found, groups, asked.interval))
         document = self._report(out, found, gates, corrected)
         return {**document, "queries": Items(details)}
 

@@ -3,10 +3,13 @@
 import json
 import re
 from pathlib import Path
+from queue import Queue
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.cli import output
 from judged.cli.commands.score import ScoreCommand
 from judged.cli.output import (
     Exit,
@@ -123,3 +126,11 @@ def test_items_are_read_as_they_are_written():
         if text.strip(" \n[,").isdigit():
             assert int(text.strip(" \n[,")) == read[-1]
     assert read == [0, 1, 2]
+
+
+def test_what_takes_long_is_told_where_no_bar_is_shown(monkeypatch):
+    told: Queue[str] = Queue()
+    monkeypatch.setattr(output, "_LONG_S", 0.001)
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: False, write=told.put))
+    with output.progress_bar("judging", 7):
+        assert told.get(timeout=60).startswith("judged: still judging, 7 in all, after ")

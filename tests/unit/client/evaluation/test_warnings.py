@@ -1,6 +1,7 @@
 """What is said of an evaluation beside its numbers."""
 
 import pytest
+from judged import QueryGroup
 from judged.evaluation.result import (
     blind_warnings,
     verdict_warnings,
@@ -25,18 +26,28 @@ class TestWarnings:
         )
 
 
+def judge(kind, min_score=0.75):
+    return JudgeIdentity(kind, "", min_score, "", "", "")
+
+
+LONG = [QueryGroup("", ["Paris"], ["x" * 40] * 19 + ["x" * 39])]
+ALIKE = [QueryGroup("", ["It is the city of Paris."], ["x" * 40] * 20)]
+
+
 class TestBlindJudges:
     @pytest.mark.parametrize(
-        ("counts", "told"),
+        ("kind", "min_score", "counts", "groups", "said"),
         [
-            (VerdictCounts(ok=20), True),
-            (VerdictCounts(ok=20, relevant=1), False),
-            (VerdictCounts(ok=19), False),
+            ("semantic", 0.75, VerdictCounts(ok=20), LONG, "most retrieved texts are 8 times"),
+            ("semantic", 0.75, VerdictCounts(ok=20, relevant=1), LONG, "(1 of 20 are)"),
+            ("semantic", 0.75, VerdictCounts(ok=20), ALIKE, "none of 20 verdicts is relevant"),
+            ("token_overlap", 0.6, VerdictCounts(ok=20), LONG, "token_overlap at 0.6"),
+            ("semantic", 0.75, VerdictCounts(ok=20, relevant=1), ALIKE, None),
+            ("semantic", 0.3, VerdictCounts(ok=20, relevant=1), LONG, None),
+            ("semantic", 0.75, VerdictCounts(ok=19), LONG, None),
         ],
     )
-    def test_are_told_of(self, counts, told):
-        judge = JudgeIdentity("semantic", "", 0.75, "", "", "")
-        found = list(blind_warnings(judge, counts))
-        assert ["semantic at 0.75 does not suit them" in warning for warning in found] == [
-            True
-        ] * told
+    def test_are_told_of_once(self, kind, min_score, counts, groups, said):
+        found = list(blind_warnings(judge(kind, min_score), counts, groups))
+        assert len(found) == (said is not None)
+        assert all(said in warning and "judged calibrate" in warning for warning in found)
