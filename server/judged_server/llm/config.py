@@ -170,7 +170,8 @@ class ProviderConfiguration:
     """One provider: where it is, how it is paid, how hard it may be asked.
 
     Rates are per minute, None for no limit. `timeout_s` is for one attempt.
-    `allow_http` lets prompts travel in the open.
+    `allow_private` lets the name in its URL lead into a private network, `allow_http` lets prompts
+    travel in the open.
     """
 
     name: Name
@@ -190,6 +191,7 @@ class ProviderConfiguration:
     tokens_per_minute: Annotated[float | None, Field(ge=1, le=1e12)] = None
     timeout_s: Annotated[float, Field(ge=0.1, le=3600)] = 25.0
     allow_http: bool = False
+    allow_private: bool = False
     replies: FilePath = None
 
     def __post_init__(self) -> None:
@@ -266,7 +268,7 @@ class Capabilities:
 
 FAKE = "fake"
 _NOT_SENT = """
-    allow_http auth base_url ca_file key_env key_file max_concurrency
+    allow_http allow_private auth base_url ca_file key_env key_file max_concurrency
     max_tokens_parameter requests_per_minute schema_bounds send_seed
     send_temperature timeout_s tokens_per_minute
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from random import Random
 
 import pytest
@@ -16,7 +18,7 @@ from tests.fakes.providers.faulty_http import (
     faulty_http,
     reply,
 )
-from tests.fakes.still_clock import StillClock
+from tests.fakes.still_clock import BEGIN, StillClock
 from tests.faults.providers.provider import (
     GOOD,
     REQUEST,
@@ -30,11 +32,16 @@ from tests.faults.providers.provider import (
 )
 
 
+def date(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(BEGIN.timestamp() + seconds, UTC), usegmt=True)
+
+
 class TestRetryAfter:
     @pytest.mark.parametrize(
         ("header", "lowest", "highest"),
         [
             ("Retry-After: 7", 7, 7),
+            (f"Retry-After: {date(9)}", 9, 9),
             ("Retry-After: 86400", 60, 60),
             ("Retry-After: soon", 0, 1),
         ],

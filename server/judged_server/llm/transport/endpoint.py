@@ -31,6 +31,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from random import Random
 from typing import NamedTuple
 
@@ -186,7 +187,7 @@ class Endpoint:
         try:
             reply = call.read(answer.status, answer.body)
         except ProviderFault as fault:
-            fault.retry_after_s = retry_after_s(answer.retry_after)
+            fault.retry_after_s = retry_after_s(answer.retry_after, self._clock.date())
             fault.of_provider(self._provider.name)
             refuses_key = fault.reason is Reason.PROVIDER_REFUSED_KEY
             if refuses_key and fault.status == _FORBIDDEN and self._key_taken:
@@ -531,10 +532,19 @@ class Breaker:
         self._failed.clear()
 
 
-def retry_after_s(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for; None without a number of them."""
+def retry_after_s(value: str | None, now: datetime) -> float | None:
+    """Return the seconds that a Retry-After header asks for; None when it says nothing usable.
+
+    It is a number of seconds or a date (RFC 9110, section 10.2.3); a date in the past is 0.
+    """
     try:
         seconds = float(value or "")
     except ValueError:
-        return None
+        try:
+            date = parsedate_to_datetime(value or "")
+        except (ValueError, TypeError, OverflowError, IndexError):
+            return None
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        seconds = max(0.0, (date - now).total_seconds())
     return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -9,16 +9,74 @@ status means is up to the dialect.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from judged_server.llm.chat import ProviderFault, Reason
 from judged_server.llm.config import ProviderConfiguration
 from judged_server.settings import SettingsError
+
+
+class PrivateAddress(OSError):
+    """A name leads to no public address."""
+
+
+class PublicResolver(AbstractResolver):
+    """Resolves by another resolver, and keeps what is public."""
+
+    def __init__(self, resolver: AbstractResolver) -> None:
+        self._resolver = resolver
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the public addresses of a name. Raises PrivateAddress when it has none."""
+        found = await self._resolver.resolve(host, port, family)
+        public = [result for result in found if is_public(result["host"])]
+        if found and not public:
+            raise PrivateAddress("no public address")
+        return public
+
+    async def close(self) -> None:
+        """Close the resolver behind."""
+        await self._resolver.close()
+
+
+def is_checked(provider: ProviderConfiguration) -> bool:
+    """Return whether the name in a provider's URL must lead to public addresses.
+
+    Plain HTTP only goes to this machine, or into a network that the operator trusts.
+    """
+    parts = urlsplit(provider.base_url)
+    return parts.scheme == "https" and parts.hostname != "localhost" and not provider.allow_private
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address is one of the internet; those within IPv6 count as themselves."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        within = found.ipv4_mapped or found.sixtofour
+        if int(found) >> 32 == _NAT64 >> 32:
+            within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if within is not None:
+            found = within
+    return found.is_global and not found.is_multicast
+
+
+_NAT64 = int(ipaddress.IPv6Address("64:ff9b::"))
+"""The prefix whose last four bytes are an IPv4 address (RFC 6052)."""
+
 
 MAX_BODY_BYTES = 1 << 20
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
@@ -49,6 +107,8 @@ class HttpTransport:
         self._says = f"provider {provider.name}"
         self._base = provider.base_url
         self._tls = _tls(provider)
+        self._checked = is_checked(provider)
+        self._resolver: AbstractResolver | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def post(
@@ -86,12 +146,18 @@ class HttpTransport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        if self._resolver is not None:
+            await self._resolver.close()
+            self._resolver = None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
+            self._resolver = aiohttp.DefaultResolver()
+            if self._checked:
+                self._resolver = PublicResolver(self._resolver)
             self._session = aiohttp.ClientSession(
                 # The number of connections is held down by the window.
-                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls),
+                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,
                 # aiohttp reports what can't be decoded as a broken connection, and takes cut gzip.
@@ -123,6 +189,14 @@ class HttpTransport:
 
     def _classify(self, error: Exception) -> ProviderFault:
         """Return the fault of what aiohttp raised, without its words, which may quote the peer."""
+        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+            error.os_error, PrivateAddress
+        ):
+            return self._fault(
+                "its host name leads into a private network; allow_private = true permits that",
+                Reason.PROVIDER_UNREACHABLE,
+                retryable=False,
+            )
         if isinstance(error, aiohttp.ClientResponseError):
             return self._fault("it answered with something that isn't HTTP", Reason.PROVIDER_ERROR)
         what = next(

@@ -28,6 +28,7 @@ base_url = "https://api.example.com/v1/"
 key_env = "CLOUD_KEY"
 auth = "api-key"
 ca_file = "/etc/ca.pem"
+allow_private = true
 max_concurrency = 64
 requests_per_minute = 500
 tokens_per_minute = 200_000
@@ -72,6 +73,7 @@ def test_a_whole_file(tmp_path):
         requests_per_minute=500,
         tokens_per_minute=200_000,
         timeout_s=20,
+        allow_private=True,
     )
     here = ProviderConfiguration(
         "here", "http://127.0.0.1:8080/v1", key_file=Path("/run/secrets/here")

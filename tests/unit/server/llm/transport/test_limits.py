@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from itertools import count
 
 import pytest
@@ -135,8 +136,12 @@ class TestRetryAfter:
             ("nan", None),
             ("inf", None),
             ("1e400", None),
-            ("Wed, 21 Oct 2015 07:28:00 GMT", None),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+            (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
+            ("Sun, 01 Mar 2026 01:01:30 +0100", 90.0),
+            ("Sun, 01 Mar 2026 00:01:30", 90.0),
+            ("Sun, 99 Foo 2026", None),
         ],
     )
     def test_forms(self, value, seconds):
-        assert retry_after_s(value) == seconds
+        assert retry_after_s(value, NOW) == seconds
