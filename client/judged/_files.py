@@ -35,6 +35,9 @@ Key = TypeVar("Key")
 _NEARLY = 0.8
 """How alike two names are, by difflib, when one may be meant by the other."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JOINED = "begins with a byte order mark: two files were joined here; take the mark out"
+_OTHER_NAMES = ("question", "user_input", "prompt", "input", "query_text", "query")
+"""What other tools call a query."""
 SYSTEM_MODEL = "system_model"
 """The field of a line that names the language model which made its texts."""
 _FLAT = (str, int, float)
@@ -101,12 +104,14 @@ def read_bytes(path: Path | str) -> bytes:
 def read_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line) of every line that is not blank. Raises FileError."""
     with open_file(path) as file:
-        yield from number_lines(file)
+        yield from number_lines(file, str(path))
 
 
-def number_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) of the lines that are not blank, without byte order marks."""
+def number_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of the lines of a file that are not blank. Raises FileError."""
     for number, line in enumerate(lines, 1):
+        if number > 1 and line.startswith(_BYTE_ORDER_MARK):
+            raise FileError(name, number, _JOINED)
         text = line.removeprefix(_BYTE_ORDER_MARK)
         if text.strip():
             yield number, text
@@ -120,7 +125,7 @@ def read_records(path: Path | str) -> Iterator[Record]:
 
 def number_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
     """Yield the JSON objects of the lines of the file `name`. Raises FileError."""
-    for number, raw in number_lines(lines):
+    for number, raw in number_lines(lines, name):
         yield Record.parse(raw, name, number)
 
 
@@ -156,6 +161,7 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
         problem = f"is not JSON: {error.msg.removesuffix(' at')} at {inner}column {error.colno}"
+        problem += _hint(text[: error.pos].rstrip(), text[error.pos :])
     except NotAllowed as error:
         problem = str(error)
     except RecursionError:
@@ -185,13 +191,26 @@ def _number_of(text: str) -> float:
     return value
 
 
+def _hint(before: str, rest: str) -> str:
+    """Return the next step where JSON ends in front of `rest`, "" where none is known."""
+    if rest[:1] in ("]", "}") and before.endswith(","):
+        return f"; take out the comma before the {rest[0]}"
+    if rest.startswith(("'", "True", "False", "None")):
+        return "; this is Python's notation, as str() writes it: write JSON, as json.dumps does"
+    return ""
+
+
 def decode(raw: bytes, name: str, line: int | None) -> str:
     """Return the text of UTF-8 bytes. Raises FileError."""
     try:
-        return raw.decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
-        problem = f"is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8"
-        raise FileError(name, line, problem) from None
+        what = f"not UTF-8: {error.reason} at byte {error.start}"
+        what = "UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else what
+        raise FileError(name, line, f"is {what}; save it as UTF-8") from None
+    if (joined := text.find("\n\ufeff")) >= 0:
+        raise FileError(name, text.count("\n", 0, joined) + 2, _JOINED)
+    return text
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -280,8 +299,11 @@ class Record:
         return FileError(self.name, self.line, f"{self._what} {problem}".lstrip())
 
     def missing(self, names: Sequence[str]) -> FileError:
-        """Return the error that no field has one of these names."""
-        return self.error(f"has no {' or '.join(map(repr, names))}")
+        """Return the error that no field has one of these names, with what may be meant by it."""
+        near = [each for each in _OTHER_NAMES if each in self.fields and each not in names]
+        asks = near and names[0] in ("query_text", "user_input")
+        hint = f"; is it what is called {near[0]!r} here?" if asks else ""
+        return self.error(f"has no {' or '.join(map(repr, names))}{hint}")
 
     def get(self, *names: str) -> object:
         """Return the first of the fields that is there and not null, else None."""

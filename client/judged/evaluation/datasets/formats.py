@@ -94,7 +94,7 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
     """
     folder = Path(path)
     qrels = folder / "qrels" / f"{split}.tsv"
-    judged = read_beir_qrels(qrels)
+    judged = read_beir_qrels(qrels, content.refuse)
     missing = dict.fromkeys(judged)
 
     def query_of(record: Record) -> Query | None:

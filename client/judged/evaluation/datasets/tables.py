@@ -103,6 +103,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 _COLUMNS = ("query_id", "query_text", "expected_answers", "expected_doc_ids")
 _OPTIONAL = ("doc_grades", "expected_spans", "negative_answers", "metadata")
 _TEXT = ("query_text", "query")
+_SEPARATOR = re.compile(r'"?sep=([,;|:\t ])"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
 """The types of what pandas has in empty cells that hold no float."""
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -112,16 +113,19 @@ def _read_rows(path: Path | str, delimiter: str | None) -> Iterator[tuple[int, l
     """Yield the rows of a table with their lines; blank lines are none. Raises FileError.
 
     Without a delimiter it is what the header has most of: commas, semicolons as spreadsheets of
-    many languages write them, tabs, or bars.
+    many languages write them, tabs, or bars. Excel names it in a line above the header, `sep=;`.
     """
     name = str(path)
     text = decode(read_bytes(path), name, None)
-    delimiter = delimiter or max(",;\t|", key=text.partition("\n")[0].count)
+    first = text.partition("\n")[0]
+    if named := _SEPARATOR.fullmatch(first.strip("\r")):
+        delimiter = named[1]
+    delimiter = delimiter or max(",;\t|", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
     try:
         for cells in reader:
-            if cells:
+            if cells and not (named and line == 1):
                 yield line, list(map(plain_cell, cells))
             line = reader.line_num + 1
     except csv.Error as error:
@@ -141,7 +145,7 @@ def _columns_of(header: Sequence[str], name: str, line: int) -> Sequence[str]:
             problem = f"the header has {twice!r} twice; rename one, or write a list into one cell"
             raise FileError(name, line, problem)
     if not set(_TEXT) & set(columns):
-        raise Record({}, name, line, "").missing(_TEXT)
+        raise Record(dict.fromkeys(columns), name, line, "").missing(_TEXT)
     return columns
 
 

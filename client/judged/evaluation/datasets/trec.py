@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,10 @@ _AGAINST = (
 _TIED = (
     "all scores tie, so that the ids of the documents rank them, as in trec_eval; write scores "
     "that fall with rank"
+)
+_ROUNDED = (
+    "scores differ in the file and not in single precision, in which trec_eval compares them, so "
+    "that the ids of the documents rank those; write smaller scores"
 )
 
 
@@ -48,11 +52,11 @@ def read_qrels(path: Path | str) -> Grades:
     """Return the grades of a file of `topic iteration document grade`. Raises FileError."""
 
     def judgements() -> Iterator[_Judgement]:
-        for number, (topic, _, document, raw) in _columns(path, 4, "topic 0 document grade"):
+        for number, (topic, of, document, raw) in _columns(path, 4, "topic 0 document grade"):
             grade = read_grade(raw)
             if grade is None:
                 raise FileError(str(path), number, f"the grade {raw!r} is not a whole number")
-            yield number, topic, document, grade
+            yield number, topic, document, grade, of
 
     grades = _grades(path, judgements())
     if not grades:
@@ -60,8 +64,8 @@ def read_qrels(path: Path | str) -> Grades:
     return grades
 
 
-def read_beir_qrels(path: Path | str) -> Grades:
-    """Return the grades of a split of BEIR's. Raises FileError."""
+def read_beir_qrels(path: Path | str, refuse: Callable[[FileError], None]) -> Grades:
+    """Return the grades of a split of BEIR's; `refuse` takes contradictions. Raises FileError."""
 
     def judgements() -> Iterator[_Judgement]:
         for number, raw in read_lines(path):
@@ -72,34 +76,43 @@ def read_beir_qrels(path: Path | str) -> Grades:
             if grade is None:
                 problem = "is not query-id, corpus-id and a whole score with tabs between them"
                 raise FileError(str(path), number, problem)
-            yield number, cells[0], cells[1], grade
+            yield number, cells[0], cells[1], grade, "0"
 
-    return _grades(path, judgements())
-
-
-_Judgement = tuple[int, str, str, int]
-"""Number of the line, topic, document and grade."""
+    return _grades(path, judgements(), refuse)
 
 
-def _grades(path: Path | str, judgements: Iterable[_Judgement]) -> Grades:
+_Judgement = tuple[int, str, str, int, str]
+"""Number of the line, topic, document, grade, and the second column of TREC's."""
+
+
+def _grades(
+    path: Path | str,
+    judgements: Iterable[_Judgement],
+    refuse: Callable[[FileError], None] | None = None,
+) -> Grades:
     """Return grades by topic and document. Raises FileError where two lines contradict each other.
 
     Warns (FileWarning) of judgements that are there twice with one grade.
     """
     grades: dict[str, dict[str, int]] = {}
     repeats: list[int] = []
-    for number, topic, document, grade in judgements:
+    for number, topic, document, grade, of in judgements:
         of_topic = grades.setdefault(topic, {})
         if document not in of_topic:
             of_topic[document] = grade
-        elif of_topic[document] == grade:
+        elif of_topic[document] == grade and of in ("0", "Q0"):
             repeats.append(number)
         else:
             problem = f"judges {document!r} for topic {topic!r} as {grade}, and an earlier line as"
-            problem += f" {of_topic[document]}; keep one of them"
-            raise FileError(str(path), number, problem)
+            hint = "keep one of them"
+            if of not in ("0", "Q0"):
+                hint = "if the second column has subtopics, these are qrels for alpha-nDCG alone"
+            error = FileError(str(path), number, f"{problem} {of_topic[document]}; {hint}")
+            if refuse is None:
+                raise error
+            refuse(error)
     if repeats:
-        what = f"repeats a judgement with the same grade, as do {len(repeats)} lines in all"
+        what = f"repeats a judgement with the same grade, {len(repeats)} in all"
         warnings.warn(FileWarning(f"{path}:{repeats[0]}: {what}; one counts"), stacklevel=3)
     return grades
 
@@ -150,7 +163,8 @@ def _score_warnings(
     """Yield where the scores of topics rank otherwise than their ranks, or hardly rank at all."""
     against = [topic for topic, scores, ranks in topics if _rise(scores, ranks)]
     tied = [topic for topic, scores, _ in topics if len(scores) > 1 and len(set(scores)) == 1]
-    for found, problem in ((against, _AGAINST), (tied, _TIED)):
+    rounded = [topic for topic, scores, _ in topics if _lose_their_order(scores)]
+    for found, problem in ((against, _AGAINST), (tied, _TIED), (rounded, _ROUNDED)):
         if found:
             n = len(found)
             of = of_all(n, len(topics), "topic", "topics")
@@ -166,6 +180,16 @@ def _rise(scores: Sequence[float], ranks: Sequence[float | None]) -> bool:
     return any(a[0] < b[0] and single(a[1]) < single(b[1]) for a, b in pairwise(by_rank))
 
 
+def _lose_their_order(scores: Sequence[float]) -> bool:
+    """Say whether a tenth or more of the different scores become the same in single precision.
+
+    Of a thousand scores with all digits of a double, one or two do by chance.
+    """
+    different = set(scores)
+    lost = len(different) - len(set(map(single, different)))
+    return lost * 10 >= max(len(different) - 1, 1) and lost > 0
+
+
 def single(score: float) -> float:
     """Return a score as trec_eval and our server compare it: in single precision."""
     rounded: float = struct.unpack("f", struct.pack("f", score))[0]
@@ -178,8 +202,23 @@ def _columns(path: Path | str, n: int, layout: str) -> Iterator[tuple[int, list[
     for number, raw in read_lines(path):
         columns = raw.split()
         if len(columns) != n:
-            raise FileError(name, number, f"has {len(columns)} columns instead of {n}: {layout}")
+            other = _other_layout(decode(raw, name, number), len(columns), n)
+            problem = f"has {len(columns)} columns instead of {n}: {layout}{other}"
+            raise FileError(name, number, problem)
         yield number, [decode(column, name, number) for column in columns]
+
+
+def _other_layout(text: str, found: int, wanted: int) -> str:
+    """Return a hint at what a line may be that has not the columns of TREC."""
+    kinds = {
+        "JSON": text.lstrip()[:1] in ("{", "["),
+        "a file of BEIR's; `judged convert FOLDER OUT.qrels` reads its folder": found == 3
+        and text.count("\t") == 2,
+        "prels, judgements with probabilities, which are not read": (found, wanted) == (5, 4),
+        "a run": (found, wanted) == (6, 4),
+        "qrels": (found, wanted) == (4, 6),
+    }
+    return next((f"; this looks like {kind}" for kind, fits in kinds.items() if fits), "")
 
 
 def read_grade(text: str) -> int | None:

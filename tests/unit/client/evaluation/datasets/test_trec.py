@@ -92,6 +92,8 @@ class TestWarningsOfARun:
             [[("-", 1), ("-", 2)]],
             [[(1, 3)]],
             [[(3, 1), (2, 2), (1, 3)]],
+            # One pair of many that a double tells apart and a float does not.
+            [[(n, 30 - n) for n in range(1, 20)] + [(20, 1.00000001), (21, 1)]],
         ],
     )
     def test_says_nothing_where_scores_rank(self, tmp_path, topics):

@@ -93,10 +93,49 @@ def test_what_validate_passes_load_takes_and_nothing_else(tmp_path, name: str):
     assert {str(warning.message) for warning in told} <= set(remarks)
 
 
+def test_a_folder_of_beir_is_told_as_a_whole(tmp_path):
+    SETS["all"] = {
+        **BEIR,
+        "corpus.jsonl": BEIR["corpus.jsonl"] + lines({"_id": "d2", "text": "another"}),
+        "qrels/test.tsv": f"{HEADER}1\td1\t1\n1\td1\t1\n1\td2\t1\n1\td2\t0\n3\td1\t1\n4\td1\t1\n",
+    }
+    _, findings = validate(write(tmp_path, "all"))
+    texts = [finding.text.partition("/all/")[2] for finding in findings]
+    assert texts[:5] == [
+        (
+            "qrels/test.tsv:5: judges 'd2' for topic '1' as 0, and an earlier line as 1; keep one "
+            "of them"
+        ),
+        "qrels/test.tsv: judges query '3', which queries.jsonl lacks",
+        "qrels/test.tsv: judges query '4', which queries.jsonl lacks",
+        "corpus.jsonl:3: has the id 'd2' of an earlier document",
+        "qrels/test.tsv:3: repeats a judgement with the same grade, 1 in all; one counts",
+    ]
+    assert [finding.is_error for finding in findings[:5]] == [True, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "1 0 d1 1\n2 0 d1 0\n1 0 d1 2\n",
+            ":3: judges 'd1' for topic '1' as 2, and an earlier line as 1",
+        ),
+        ("1 1 d1 1\n1 2 d1 0\n", "subtopics, these are qrels for alpha-nDCG"),
+        ("1 1 d1 1\n1 2 d1 1\n", "subtopics, these are qrels for alpha-nDCG"),
+    ],
+)
+def test_another_grade_of_a_judged_document_is_refused(tmp_path, text, told):
+    (tmp_path / "a.qrels").write_text(text)
+    with pytest.raises(FileError) as caught:
+        TrecQrels.from_file(tmp_path / "a.qrels")
+    assert told in str(caught.value)
+
+
 def test_judgements_that_repeat_are_dropped_and_told_once(tmp_path):
     (tmp_path / "a.qrels").write_text("1 0 d1 1\n1 0 d2 0\n1 0 d1 1\n1 0 d2 0\n")
     with pytest.warns(
-        FileWarning, match="a.qrels:3: repeats a judgement with the same grade, as do 2"
+        FileWarning, match="a.qrels:3: repeats a judgement with the same grade, 2 in"
     ) as told:
         judged = TrecQrels.from_file(tmp_path / "a.qrels")
     assert judged.grades == {"1": {"d1": 1, "d2": 0}}
