@@ -11,7 +11,7 @@ or more.
 
 The lines are those that `judged calibrate` reads. After every label the file is read again and
 written whole, so that several people may share it, and nothing is lost when the work is
-interrupted. Undo takes the last label out again.
+interrupted. Undo takes the last label of this run out again.
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ class Judged:
         items, missing = [], 0
         line_of: dict[str, int | None] = {}
         for record in read_records(path):
+            if record.get("rubric") is not None:
+                raise record.error(
+                    "is a score of an answer, and verdicts of `judged judge` are labelled here; "
+                    "write 'relevant' into the answers, and run `judged calibrate --rubric ID`"
+                )
             if record.text("status") != "OK":
                 missing += 1
                 continue
@@ -195,6 +200,7 @@ class LabelFile:
     items: Mapping[str, Item]
     chances: Mapping[str, float] | None = None
     labels: dict[str, Label] = field(default_factory=dict)
+    _given: list[str] = field(default_factory=list)
 
     @classmethod
     def read(
@@ -225,25 +231,38 @@ class LabelFile:
             labels[label.item_id] = label
         return labels
 
-    def add(self, *labels: Label) -> None:
-        """Add labels, each in place of one of its item. Raises FileError."""
-        with self._changing():
+    def add(self, *labels: Label) -> list[Label]:
+        """Add labels, each in place of one that was known of its item. Raises FileError.
+
+        Return those that somebody else gave in the meantime, which stay.
+        """
+        others = []
+        with self._changing() as known:
             for label in labels:
-                self.labels.pop(label.item_id, None)
-                self.labels[label.item_id] = label
+                name = label.item_id
+                if name in self.labels and name not in known:
+                    others.append(self.labels[name])
+                    continue
+                self.labels.pop(name, None)
+                self.labels[name] = label
+                self._given.append(name)
+        return others
 
     def undo(self) -> Label | None:
-        """Take the last label out; None where there is none. Raises FileError."""
+        """Take the last label that was added here out; None without one. Raises FileError."""
         with self._changing():
-            return self.labels.popitem()[1] if self.labels else None
+            return self.labels.pop(self._given.pop(), None) if self._given else None
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Hold the file alone, with the labels that others wrote, until it is written."""
+    def _changing(self) -> Iterator[Mapping[str, Label]]:
+        """Hold the file alone, with the labels that others wrote, until it is written.
+
+        Yields the labels that were known before.
+        """
         with writing(self.path), _alone(self.path):
             before, self.labels = self.labels, self._read()
             try:
-                yield
+                yield before
                 with replacing_text(self.path) as file:
                     for label in self.labels.values():
                         file.write(json_line(_line(label, self.items[label.item_id])))

@@ -84,7 +84,8 @@ class LabelScreen(App[None]):
         chance = self._probability(item.item_id)
         label = Label(item.item_id, relevant, self._now(), chance)
         try:
-            self._labels.add(label)
+            if self._labels.add(label):
+                self.notify("somebody else has just labelled this item; their label stays")
         except FileError as error:
             self.notify(str(error), severity="error", markup=False)
         self._show()

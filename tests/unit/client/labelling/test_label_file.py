@@ -38,6 +38,18 @@ def test_chances_of_today_take_the_place_of_those_of_the_file(tmp_path):
     assert LabelFile.read(path, ITEMS).labels["i0"].inclusion_probability == 0.5
 
 
+def test_a_label_that_somebody_else_has_just_given_stays(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    mine, theirs = LabelFile.read(path, ITEMS), LabelFile.read(path, ITEMS)
+    assert theirs.add(label(0, False)) == []
+    assert mine.add(label(0), label(1)) == [label(0, False)]
+    assert theirs.add(label(2)) == []
+    assert mine.undo() == label(1)
+    assert mine.undo() is None  # what others said is not taken out
+    found = LabelFile.read(path, ITEMS).labels
+    assert found == {"i0": label(0, False), "i2": label(2)}
+
+
 def label_many(path, first, n) -> None:
     items = [Item(f"i{i}", "q", "query", ["a"], "found", True, 0.4) for i in range(n)]
     file = LabelFile.read(path, items)
