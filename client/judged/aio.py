@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Self
 
 import grpc
@@ -14,9 +15,10 @@ from judged._batching.judging import PASSING, Batch, Piece, Progress, ToJudge, f
 from judged._batching.parts import (
     EvaluateStream,
     Metadata,
-    MetricStream,
+    PartStream,
     Record,
-    write_texts,
+    metric_parts,
+    text_parts,
 )
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
@@ -264,12 +266,12 @@ class AsyncClient(BaseClient[AsyncConnection]):
         `human_values` are what people's labels make of some of the queries, drawn at random: every
         mean then also comes corrected. Labels of judged rankings belong into these instead.
         """
-        stream = MetricStream(metrics, relevance, options, metadata or {}, human_values)
-        if stream.alone is not None:
-            reply = await self._call("ComputeMetrics", stream.alone, timeout)
-        else:
-            await self._finish("StreamMetrics", stream, timeout, COMPUTING_S)
-            reply = stream.reply
+        stream = PartStream(
+            partial(metric_parts, metrics, relevance, options, metadata or {}, human_values),
+            pb.StreamMetricsRequest,
+            relevance,
+        )
+        reply = await self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
         return read_fields(MetricTable, reply.table)
 
     async def compare_runs(
@@ -302,10 +304,12 @@ class AsyncClient(BaseClient[AsyncConnection]):
         timeout: float | None = None,
     ) -> TextMetricTable:
         """Return bleu, rouge1, rouge2, rougeL, token_f1 or exact_match of texts and references."""
-        request = write_texts(metrics, items, per_item=per_item, interval=interval)
-        return read_fields(
-            TextMetricTable, await self._call("ComputeTextMetrics", request, timeout)
+        stream = PartStream(
+            text_parts(metrics, items, per_item=per_item, interval=interval),
+            statistics_service_pb2.StreamTextMetricsRequest,
         )
+        reply = await self._in_parts("ComputeTextMetrics", "StreamTextMetrics", stream, timeout)
+        return read_fields(TextMetricTable, reply)
 
     async def measure_agreement(
         self,
@@ -459,6 +463,15 @@ class AsyncClient(BaseClient[AsyncConnection]):
         ) as replies:
             async for _ in replies:
                 pass
+
+    async def _in_parts(
+        self, alone: str, streamed: str, stream: PartStream, timeout: float | None
+    ) -> Any:  # noqa: ANN401 - the reply of either method
+        """Return the reply to a request, which is sent in parts where it takes several."""
+        if stream.alone is not None:
+            return await self._call(alone, stream.alone, timeout)
+        await self._finish(streamed, stream, timeout, COMPUTING_S)
+        return stream.reply
 
     async def _filled(
         self, groups: Sequence[QueryGroup], judge: Judge | str | None, timeout: float | None

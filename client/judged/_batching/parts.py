@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count, islice
+from itertools import accumulate, chain, count, islice, pairwise
 from typing import Any
 
 from judged import errors
@@ -63,31 +63,31 @@ PART_BYTES = 1 << 20
 _RUN = re.compile(r"(?<![\w.])trec\.run\[(\d+)\]")
 
 
-class MetricStream(Stream[None]):
-    """The parts of one request for metrics, and its one reply."""
+class PartStream(Stream[None]):
+    """The parts of one request, and its one reply; what breaks is sent again from the start."""
 
     def __init__(
         self,
-        metrics: Sequence[str],
-        relevance: Relevance,
-        options: MetricOptions,
-        metadata: Metadata,
-        human: PerQueryValues | None,
+        parts: Callable[[], Iterator[Any]],
+        message: Callable[..., object],
+        relevance: Relevance | None = None,
     ) -> None:
+        """Take what writes the parts, the message that carries one, and what topics are of."""
         super().__init__()
-        self._parts = partial(metric_parts, metrics, relevance, options, metadata, human)
+        self._parts = parts
+        self._message = message
         self._relevance = relevance
-        unsent = self._parts()
+        unsent = parts()
         first = list(islice(unsent, 2))
         self.alone = first[0] if len(first) == 1 else None
         """The request, where one message holds it."""
-        self._unsent: Iterator[Request] | None = chain(first, unsent)
+        self._unsent: Iterator[Any] | None = chain(first, unsent)
         self.reply: Any = None
 
     def request(self) -> Iterator[object]:
         """Return what the next try sends."""
         parts, self._unsent = self._unsent or self._parts(), None
-        return self.written(pb.StreamMetricsRequest(part=part) for part in parts)
+        return self.written(self._message(part=part) for part in parts)
 
     def take(self, reply: Any) -> None:  # noqa: ANN401 - the reply of the stream
         """Take in the reply."""
@@ -125,25 +125,56 @@ def metric_parts(
         for content in _contents(relevance)
     )
     first = list(islice(parts, 2))
-    known = write_metadata(metadata)
     values = None if human is None else write_values(human, "human_values")
-    if len(first) == 1:
-        first[0].MergeFrom(Request(metadata=known, human_values=values))
-    yield from chain(first, parts)
-    if len(first) > 1:
-        yield Request(metadata=known, human_values=values)
+    more = [*cut_message(Request(metadata=write_metadata(metadata)), "metadata")]
+    more.append(Request(human_values=values))
+    if len(first) == 1 and len(more) == 2:
+        for part in more:
+            first[0].MergeFrom(part)
+        more = []
+    yield from chain(first, parts, more)
 
 
 def _contents(relevance: Relevance) -> Iterator[object]:
-    """Yield what the parts hold of the relevance: TREC's is cut between topics."""
+    """Yield what the parts hold of the relevance, cut between queries."""
     if isinstance(relevance, TrecRankings):
         try:
             yield from map(write_trec, split_trec(relevance))
         except errors.InvalidArgument:
             write_trec(relevance)  # raises it with its place in the whole
             raise
-    else:
+    elif isinstance(relevance, PerQueryValues):
         yield write_relevance(relevance)
+    else:
+        yield from cut_message(write_relevance(relevance), "rankings")
+
+
+def cut_message(whole: Any, listed: str) -> Iterator[Any]:  # noqa: ANN401 - with a list
+    """Yield a message in parts of about PART_BYTES or less: some of its list each, and all else.
+
+    Columns of verdicts are cut with the rankings that are listed. Human labels correct all of them
+    at once, so that these stay whole, and so does what does not fit and the server refuses.
+    """
+    others = {field.name: value for field, value in whole.ListFields()}
+    items, verdicts = others.pop(listed, ()), others.pop("verdicts", None)
+    columns = {} if verdicts is None else {field.name: c for field, c in verdicts.ListFields()}
+    ends = [0, *accumulate(item.expected * item.retrieved if columns else 0 for item in items)]
+    of_verdict = 1 + verdicts.ByteSize() // ends[-1] if ends[-1] else 0
+    sized = (
+        (place, [item.ByteSize() + of_verdict * (end - begin)])
+        for place, (item, (begin, end)) in enumerate(zip(items, pairwise(ends), strict=True))
+    )
+    packs = list(packed(sized, [PART_BYTES]))
+    misfit = any(len(column) != ends[-1] for column in columns.values())
+    if len(packs) < 2 or misfit or "human_labels" in others:
+        yield whole
+        return
+    for pack in packs:
+        first, end = pack[0], pack[-1] + 1
+        if columns:
+            some = {name: column[ends[first] : ends[end]] for name, column in columns.items()}
+            others["verdicts"] = type(verdicts)(**some)
+        yield type(whole)(**{listed: items[first:end]}, **others)
 
 
 def _topics(whole: TrecRankings) -> Iterator[str]:
@@ -174,21 +205,22 @@ def split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
         )
 
 
-def write_texts(
+def text_parts(
     metrics: Sequence[str],
     items: Iterable[TextItem],
     *,
     per_item: bool,
     interval: IntervalOptions | None,
-) -> statistics_service_pb2.ComputeTextMetricsRequest:
-    """Return the request for metrics of texts."""
-    return write_fields(
+) -> Callable[[], Iterator[Any]]:
+    """Return what writes a request in parts, or the one that holds everything."""
+    whole = write_fields(
         statistics_service_pb2.ComputeTextMetricsRequest,
         metrics=as_metrics(metrics),
         items=need_each(items, "items", (TextItem,), "TextItem"),
         per_item=per_item,
         interval=interval,
     )
+    return partial(cut_message, whole, "items")
 
 
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]

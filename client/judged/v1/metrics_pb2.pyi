@@ -407,15 +407,11 @@ class MetricResult(_message.Message):
 
     @_builtins.property
     def per_query_lower(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """per_query_lower holds a lower bound for each entry of
-        MetricTable.query_ids; set beside corrected when per-query values were
-        asked for: conformal risk control, so that values lie below it no more
-        often than half of what the confidence leaves.
-        """
+        """per_query_lower is not set."""
 
     @_builtins.property
     def per_query_upper(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """per_query_upper holds the upper bounds, set as per_query_lower is."""
+        """per_query_upper is not set."""
 
     def __init__(
         self,
@@ -820,8 +816,7 @@ class HumanLabels(_message.Message):
     def inclusion_probabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """inclusion_probabilities says, for each entry of query_ids, with which
         probability that ranking was drawn to be labelled: above 0 and at most 1.
-        Empty when all had the same. Bounds of single queries (per_query) can't be
-        made of labels with unequal ones, and are refused.
+        Empty when all had the same.
         """
 
     def __init__(
@@ -1305,11 +1300,7 @@ class CorrectedEstimate(_message.Message):
     of PPI++.
     """
     half_width_with_more: _builtins.float
-    """half_width_with_more is half the width that the corrected interval is
-    expected to have with 50 labels more, drawn in the same way. Unset without
-    an interval, where all have a label, and where labels hardly differ from the
-    machine's values.
-    """
+    """half_width_with_more is not set."""
     @_builtins.property
     def corrected(self) -> Global___Estimate:
         """corrected is the estimate corrected by the labels."""

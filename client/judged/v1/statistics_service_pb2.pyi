@@ -1448,12 +1448,9 @@ class CascadeBounds(_message.Message):
     design_effect: _builtins.float
     """design_effect is how many labels of that side count as one."""
     uncertified_accept: _builtins.float
-    """uncertified_accept is the lowest score from which "relevant" is wrong in at
-    most max_error of the labels, without any promise for others; unset when
-    there is none.
-    """
+    """uncertified_accept is not set."""
     uncertified_reject: _builtins.float
-    """uncertified_reject is the highest score up to which "not relevant" is."""
+    """uncertified_reject is not set."""
     def __init__(
         self,
         *,

@@ -273,9 +273,8 @@ class JudgedRankings(Given, View):
     """Rankings and their verdicts, ranking after ranking, each retrieved-major.
 
     Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
-    With `human_labels` every mean also comes corrected; `score` makes bounds of queries narrower.
-    With `max_grade`, that of a judge that gives grades, metrics that weigh gains take score times
-    max_grade.
+    With `human_labels` every mean also comes corrected. With `max_grade`, that of a judge that
+    gives grades, metrics that weigh gains take score times max_grade.
     """
 
     rankings: Sequence[JudgedRanking]

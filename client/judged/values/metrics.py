@@ -51,8 +51,7 @@ class MetricResult(View):
     """One metric. `mean` is None when no query was evaluated.
 
     Bounds exist when verdicts miss, or for Unjudged.BOUNDS; the interval when it was asked for and
-    there are two queries or more. `corrected` exists when there were human labels, and so do the
-    bounds of single queries, when asked for per-query values.
+    there are two queries or more. `corrected` exists when there were human labels.
     """
 
     name: str
@@ -64,8 +63,6 @@ class MetricResult(View):
     per_query: Sequence[float]
     interval: Interval | None = None
     corrected: CorrectedEstimate | None = None
-    per_query_lower: Sequence[float] = ()
-    per_query_upper: Sequence[float] = ()
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the mean, what it is of, and how sure it is."""

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from judged import (
     Client,
+    EmbeddedRanking,
+    EmbeddedRankings,
+    Embeddings,
     GainRanking,
     GainRankings,
+    HumanLabels,
     IntervalMethod,
     IntervalOptions,
     InvalidArgument,
+    JudgedRanking,
+    JudgedRankings,
     MetricOptions,
     PerQueryValues,
+    QueryGroup,
+    Status,
+    TextItem,
     TrecRankings,
     Unjudged,
 )
@@ -33,6 +44,19 @@ from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 
 METRICS = ["recall@2", "ndcg@3", "ap"]
 OPTIONS = MetricOptions(per_query=True, interval=IntervalOptions(seed=7), slice_by=["k"])
+
+
+def judged(missing: float) -> JudgedRankings:
+    """Return 40 rankings, of which a share of the verdicts of the second half is missing."""
+    draw = random.Random(3)
+    shapes = [JudgedRanking(f"q{i}", draw.randrange(3), draw.randrange(5)) for i in range(40)]
+    relevant, status = [], []
+    for place, shape in enumerate(shapes):
+        for _ in range(shape.expected * shape.retrieved):
+            lost = place >= 20 and draw.random() < missing
+            status.append(int(Status.ERROR if lost else Status.OK))
+            relevant.append(not lost and draw.random() < 0.4)
+    return JudgedRankings(shapes, relevant, status)
 
 
 def trec() -> TrecRankings:
@@ -53,6 +77,12 @@ GAINS = GainRankings(
         for i in range(40)
     ]
 )
+VECTORS = EmbeddedRankings(
+    [
+        EmbeddedRanking(f"q{i}", Embeddings.from_rows([[1.0, 0.5]], [[1.0, i / 9], [0.0, 1.0]]))
+        for i in range(40)
+    ]
+)
 METADATA = {f"q{i}": {"k": "even" if i % 2 else "odd"} for i in range(39, -1, -3)}
 HUMAN = PerQueryValues([f"q{i}" for i in range(5, 30)], [[(i % 5) / 4 for i in range(25)]] * 3)
 
@@ -60,6 +90,10 @@ HUMAN = PerQueryValues([f"q{i}" for i in range(5, 30)], [[(i % 5) / 4 for i in r
 @pytest.mark.parametrize(
     ("given", "options"),
     [
+        *((judged(missing), OPTIONS) for missing in (0.0, 0.2, 1.0)),
+        (judged(0.2), MetricOptions()),
+        (GAINS, OPTIONS),
+        (VECTORS, OPTIONS),
         (trec(), OPTIONS),
         (trec(), replace(OPTIONS, complete=True, unjudged=Unjudged.BOUNDS)),
         *(
@@ -79,6 +113,7 @@ def test_parts_give_the_table_of_the_whole(
     monkeypatch.setattr(parts, "PART_BYTES", 40)
     sent = list(metric_parts(*asked, METADATA, human))
     assert len(sent) > 10
+    assert max(len(part.metadata) for part in sent) < 3
     assert client.compute_metrics(*asked, **known) == whole
 
 
@@ -100,6 +135,28 @@ def test_topics_stay_whole_and_none_is_lost(qrels, run, size):
         assert all(query_id in part.qrels or query_id not in qrels for query_id in part.run)
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        JudgedRankings([], []),
+        replace(judged(0.0), status=[1]),
+        replace(judged(0.0), human_labels=HumanLabels(["q1"], [True])),
+    ],
+)
+def test_verdicts_that_can_not_be_cut_travel_in_one_piece(whole, monkeypatch):
+    monkeypatch.setattr(parts, "PART_BYTES", 16)
+    (sent,) = metric_parts(METRICS, whole, MetricOptions(), {}, None)
+    assert list(sent.judged.verdicts.relevant) == whole.relevant
+
+
+def wrong_score(place: int) -> JudgedRankings:
+    whole = judged(0.0)
+    score = [0.5] * len(whole.relevant)
+    score[place] = 2.0
+    return replace(whole, score=score)
+
+
+LAST = len(judged(0.0).relevant) - 1
 TREC = TrecRankings(
     {f"q{i}": {"a": 1} for i in range(6)}, {f"q{i}": {"a": 1.0} for i in range(7, 0, -1)}
 )
@@ -108,6 +165,7 @@ TREC = TrecRankings(
 @pytest.mark.parametrize(
     ("given", "known", "field"),
     [
+        (wrong_score(LAST), {}, f"judged.verdicts.score[{LAST}]"),
         (GainRankings([*GAINS.rankings, GAINS.rankings[1]]), {}, "gains.rankings[40].query_id"),
         (GainRankings([*GAINS.rankings, GainRanking("x", [float("inf")], [])]), {},
          "gains.rankings[40].gains[0]"),
@@ -209,3 +267,51 @@ def test_parts_of_texts_are_refused_alike(channel: grpc.Channel, second: Any, fi
     error = to_error(caught.value, "here")
     assert isinstance(error, InvalidArgument)
     assert error.field == field
+
+
+def test_parts_of_texts_give_the_table_of_the_whole(client: Client, monkeypatch):
+    items = [TextItem(f"the {i} end", ["the end", "日本"][: 1 + i % 2]) for i in range(40)]
+    items += [TextItem("日本", ["日"]), TextItem("", [""])]
+    asked = (["bleu", "rougeL", "exact_match"], items)
+    options = {"per_item": True, "interval": IntervalOptions(seed=3)}
+    whole = [client.compute_text_metrics(*asked, **each).to_dict() for each in (options, {})]
+    monkeypatch.setattr(parts, "PART_BYTES", 60)
+    cut = [client.compute_text_metrics(*asked, **each).to_dict() for each in (options, {})]
+    assert repr(cut) == repr(whole)
+
+
+LARGE = 18 << 20
+"""Bytes, which is more than a message may have."""
+ONES = array("d", [1.0]) * (LARGE // 8 // 20)
+ROWS = Embeddings(4096, np.ones(4096, "<f4").tobytes(), np.ones(4096 * 58, "<f4").tobytes())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        JudgedRankings(
+            [JudgedRanking(f"q{i}", 1, len(ONES)) for i in range(20)],
+            array("b", [1]) * (20 * len(ONES)),
+            score=ONES * 20,
+        ),
+        GainRankings([GainRanking(f"q{i}", ONES, ONES) for i in range(20)]),
+        EmbeddedRankings([EmbeddedRanking(f"q{i}", ROWS) for i in range(20)]),
+        TrecRankings({"q0": {"d" * (1 << 20): 1}}, {f"q{i}": ["d" * (1 << 20)] for i in range(18)}),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_rankings_that_no_message_holds_are_measured(client: Client, given: Any):
+    assert client.compute_metrics(["mrr"], given).metrics[0].mean == 1.0
+
+
+def test_texts_that_no_message_holds_are_measured(client: Client):
+    items = [TextItem("a" * (1 << 20), ["a" * (1 << 20)])] * 9
+    assert client.compute_text_metrics(["exact_match"], items).metrics[0].mean == 1.0
+
+
+def test_groups_that_no_message_holds_are_judged_and_evaluated(client: Client):
+    texts = ["é" * (1 << 19)] * 18
+    groups = [QueryGroup("q", texts[:1], texts, query_id="q")]
+    assert all(client.judge(groups, judge="exact").relevant)
+    found = client.evaluate(groups, ["hit_rate@1"], judge="exact")
+    assert found.table.metrics[0].mean == 1.0

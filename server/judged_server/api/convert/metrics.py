@@ -419,8 +419,6 @@ def _write_column(column: MetricColumn, *, per_query: bool = False) -> metrics_p
         lower_bound=column.lower,
         upper_bound=column.upper,
         per_query=column.values.tolist() if per_query else (),
-        per_query_lower=(),
-        per_query_upper=(),
     )
 
 
