@@ -26,7 +26,7 @@ from judged.cli.commands import (
     score,
     servers,
 )
-from judged.cli.frame import click_command, config_option, variables_of
+from judged.cli.frame import OnceGroup, click_command, config_option, variables_of
 from judged.cli.output import Exit, Problem, explain, say
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
@@ -47,7 +47,7 @@ def _add(group: click.Group, module: ModuleType) -> None:
             group.add_command(click_command(name.removesuffix(_END).lower(), kind))
 
 
-GROUP = click.Group(
+GROUP = OnceGroup(
     "judged",
     help="Judge retrieval results and measure them.",
     params=[config_option()],

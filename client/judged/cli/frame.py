@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -151,6 +152,22 @@ def flag_of(name: str) -> str:
     return f"--{name.rstrip('_').replace('_', '-')}"
 
 
+class Once(click.Command):
+    """A command that refuses an option of one value that is there twice."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command. Raises UsageError."""
+        *_, order = self.make_parser(ctx).parse_args(list(args))
+        for option, n in Counter(order).items():
+            if isinstance(option, click.Option) and n > 1 and not option.multiple:
+                raise click.UsageError(f"{option.opts[0]} is there twice; leave one out", ctx)
+        return super().parse_args(ctx, args)
+
+
+class OnceGroup(Once, click.Group):
+    """Such a command that has others."""
+
+
 def click_command(name: str, kind: type[Command]) -> click.Command:
     """Return a command of click that makes and runs one of ours."""
     text, _, examples = (kind.__doc__ or "").partition(_EXAMPLES)
@@ -160,7 +177,7 @@ def click_command(name: str, kind: type[Command]) -> click.Command:
     def run(context: click.Context, /, **given: Any) -> None:  # noqa: ANN401 - of any option
         _run(context, kind, given)
 
-    return click.Command(
+    return Once(
         name,
         callback=run,
         params=list(_parameters(kind)),
