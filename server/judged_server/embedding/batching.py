@@ -11,6 +11,9 @@
   window of the call whose turn it is, and is filled with windows of about that length, of that call
   and of those that come next, so that padding stays small.
 * A batch that fails is tried once more in two halves; what fails again is the fault of its texts.
+  After FAILURES_IN_A_ROW batches of which nothing came, a run of one plain text decides whether
+  texts are to blame or the model is: a model that fails it too is in trouble until it can do that
+  text again, which is tried every PROBE_S.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import numpy as np
 
 from judged_server import telemetry
 from judged_server.domain import Float32Array
-from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
+from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED, TRUNCATE
 from judged_server.embedding.runtime.session import Session, finite_rows, pad
 from judged_server.embedding.tokenizer import TokenIds, TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors
@@ -44,9 +47,13 @@ LEAST_BUDGET = 32
 """Tokens below which sharing work among idle workers costs more than it wins."""
 QUANTUM = 512
 """Tokens of a sender's turn: a small call whole."""
+FAILURES_IN_A_ROW = 3
+PROBE_S = 5.0
 
 Fault = tuple[str, str]
 """Reason and message."""
+ReportUnhealthy = Callable[[bool], None]
+"""Told True when the model no longer runs, and False when it does again; on a worker's thread."""
 
 _NOT_FINITE = (EMBEDDING_FAILED, "the model gave a vector that is not finite")
 _RUN_FAILED = (EMBEDDING_FAILED, "the model could not be run on this text")
@@ -190,15 +197,17 @@ class WorkQueue:
             call.gone = True
             self._end(call, None)
 
-    def take_batch(self, *, express: bool = False) -> Batch | None:
-        """Return the next batch, None when closed."""
+    def take_batch(self, timeout_s: float | None = None, *, express: bool = False) -> Batch | None:
+        """Return the next batch; without windows after `timeout_s` in vain, None when closed."""
         with self._lock:
             while not self._closed:
                 if (batch := self._cut(express)).windows:
                     return batch
                 self._idle += not express
-                self._windows_come.wait()
+                woken = self._windows_come.wait(timeout_s)
                 self._idle -= not express
+                if not woken:
+                    return batch
             return None
 
     def finish(
@@ -262,6 +271,8 @@ class WorkQueue:
         senders = self._ready.interactive if express else self._ready.turn()
         batch: list[Window] = []
         while (call := senders.first()) is not None:
+            if not batch and self._admission.is_late(call, time.monotonic()):
+                self._end(call, self._admission.overloaded(call))
             tokens = call.fill(batch, budget)
             self._waiting_tokens -= tokens
             if tokens and not call.begun:
@@ -301,6 +312,10 @@ class Workers:
     tokenizer: WindowTokenizer
     session: Session
     keep: Callable[[Mapping[bytes, TextVectors]], None]
+    report_unhealthy: ReportUnhealthy
+    _failures: int = 0
+    _unhealthy: bool = False
+    _judging: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         """Start the threads."""
@@ -322,10 +337,14 @@ class Workers:
         if not express:
             step_back()
         while True:
-            batch = self.queue.take_batch(express=express)
+            patience = PROBE_S if self._unhealthy and not express else None
+            batch = self.queue.take_batch(patience, express=express)
             if batch is None:
                 return
-            self._do(batch)
+            if batch.windows:
+                self._do(batch)
+            elif self._unhealthy:
+                self._judge()
 
     def _do(self, batch: Batch) -> None:
         windows = batch.windows
@@ -344,6 +363,7 @@ class Workers:
         finally:
             results = results or [_RUN_FAILED] * len(windows)
             self.queue.finish(batch, results, self.keep)
+            self._count_failures(failed=all(map(_failed, results)))
 
     def _run(self, windows: Sequence[Window]) -> list[Float32Array | Fault]:
         """Return a vector or a fault for each window; all have the same fault if none could run."""
@@ -355,6 +375,35 @@ class Workers:
             return [_NO_MEMORY if is_memory(error) else _RUN_FAILED] * len(windows)
         finite = finite_rows(vectors).tolist()
         return [vectors[i] if good else _NOT_FINITE for i, good in enumerate(finite)]
+
+    def _count_failures(self, *, failed: bool) -> None:
+        with self._judging:
+            self._failures = self._failures + 1 if failed else 0
+            suspicious = self._failures >= FAILURES_IN_A_ROW
+        if suspicious if failed else self._unhealthy:
+            self._judge()
+
+    def _judge(self) -> None:
+        """Run a plain text, and say so when that changes whether the model is in trouble."""
+        with self._judging:
+            unhealthy = not self._runs()
+            self._failures = 0
+            if unhealthy == self._unhealthy:
+                return
+            self._unhealthy = unhealthy
+            if unhealthy:
+                logger.error("the model does not run any more; it is tried every %g s", PROBE_S)
+            else:
+                logger.warning("the model runs again")
+            self.report_unhealthy(unhealthy)
+
+    def _runs(self) -> bool:
+        try:
+            (text,) = self.tokenizer.encode(["a"], TRUNCATE)
+            vectors = self.session.run(*pad(text.windows, self.tokenizer.pad_id))
+        except BaseException:  # noqa: BLE001 - any failure is the answer
+            return False
+        return bool(finite_rows(vectors).all() and np.any(vectors))
 
 
 def _failed(result: Float32Array | Fault) -> bool:

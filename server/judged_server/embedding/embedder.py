@@ -14,7 +14,7 @@ import numpy as np
 
 from judged_server import telemetry
 from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
-from judged_server.embedding.batching import Call, Fault, Workers, WorkQueue, note
+from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
 from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors, VectorCache, VectorKeys
@@ -47,6 +47,7 @@ class ModelEmbedder:
         session: Session,
         cache: VectorCache,
         max_queued_tokens: int = MAX_QUEUED_TOKENS,
+        report_unhealthy: ReportUnhealthy = lambda _: None,
         max_delay_s: float = MAX_DELAY_S,
     ) -> None:
         """Take over a session and a cache of the card's dimensions; what runs is as it says."""
@@ -60,7 +61,9 @@ class ModelEmbedder:
         resource = replace(MODEL, most=max_queued_tokens)
         self._admission = Admission(resource, max_delay_s)
         self._queue = WorkQueue(self._admission, facts.batch_tokens)
-        self._workers = Workers(card.name, self._queue, tokenizer, session, cache.put)
+        self._workers = Workers(
+            card.name, self._queue, tokenizer, session, cache.put, report_unhealthy
+        )
 
     @property
     def queued_tokens(self) -> int:

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from judged_server.embedding.base import Embedded, ModelCard
+from judged_server.embedding.batching import ReportUnhealthy
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import (
@@ -23,7 +24,9 @@ from judged_server.embedding.vector_cache import VectorCache
 from judged_server.errors import ModelDamaged
 from judged_server.store.kept_rows import KeptRows
 
-Load = Callable[[ModelFiles, RuntimeConfig, VectorCache], ModelEmbedder]
+Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
+Health = Callable[[bool], None]
+"""Told whether every loaded model runs, when that changes; on any thread."""
 
 _REFERENCE = RuntimeConfig()
 
@@ -41,6 +44,9 @@ class StoredEmbedders:
     load: Load = load_embedder
     memory_bytes: int = 0
     file: KeptRows | None = None
+    health: Health = lambda _: None
+    _unhealthy: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _models: dict[str, LazyEmbedder] = field(default_factory=dict)
     _only: Collection[str] | None = None
 
@@ -98,7 +104,15 @@ class StoredEmbedders:
     def _load_now(self, name: str) -> ModelEmbedder:
         files = self.store.load(name)
         cache = VectorCache(files.manifest.dimensions, self.memory_bytes, self.file)
-        return self.load(files, self.running, cache)
+
+        def report_unhealthy(unhealthy: bool) -> None:
+            with self._lock:
+                before = bool(self._unhealthy)
+                (self._unhealthy.add if unhealthy else self._unhealthy.discard)(name)
+                if before != bool(self._unhealthy):
+                    self.health(not self._unhealthy)
+
+        return self.load(files, self.running, cache, report_unhealthy)
 
 
 @dataclass(eq=False)

@@ -111,6 +111,10 @@ class FairThreads:
     def _begin_next(self) -> None:
         """Let what waits run, as long as there is room."""
         while self._running < self._at_once and (work := self._waiting.first()) is not None:
+            if not work.gone and self.admission.is_late(work, self._clock()):
+                self.admission.left(work)
+                work.gone = True
+                settle(work.future, None, self.admission.overloaded(work))
             if work.gone and not work.begun:
                 self._waiting.take(0.0)
                 continue

@@ -11,7 +11,7 @@ no other call quicker.
   keeps nobody out.
 * Batch calls wait as long as their deadlines allow, up to the resource's `most` together.
 * A call whose deadline comes before its work would be done, by what its sender has in work and by
-  how many share, is refused at once.
+  how many share, is refused at once; one whose turn comes too late, then.
 * What has nothing to do takes a call of any size.
 
 Not safe for threads: who uses it holds a lock around every call.
@@ -212,6 +212,11 @@ class Work(Protocol):
     sender: Sender
     deadline: float | None
 
+    @property
+    def begun(self) -> bool:
+        """Whether any of it has been done."""
+        ...
+
 
 _SETTLED = 20
 """Pieces of work of which the rate is the mean; later it follows the newest ones slowly."""
@@ -284,14 +289,14 @@ class Admission:
         if cost and self.cost:
             own = share.cost + cost
             if left_s is not None and self._finish_s(call, own) > left_s:
-                raise self._overloaded(call)
+                raise self.overloaded(call)
             if call.sender.is_batch:
                 has_room = self.cost + cost <= self._resource.most
             else:
                 part = call.sender.weight / of.weight_beside(call.sender)
                 has_room = of.cost + cost <= self._room or own <= self._room * part
             if not has_room:
-                raise self._overloaded(call)
+                raise self.overloaded(call)
         of.shares[call.sender.name] = share
         share.weight = call.sender.weight  # the newest is what the operator has set last
         share.cost += cost
@@ -320,6 +325,12 @@ class Admission:
         if not share.calls:
             del of.shares[call.sender.name]
 
+    def is_late(self, call: Work, now: float) -> bool:
+        """Say whether a call that has not begun can't be done any more before its deadline."""
+        if call.deadline is None or not self._batches or call.begun:
+            return False
+        return now + call.cost / self.rate > call.deadline
+
     def measured(self, cost: float, seconds: float, workers: int, *, full: bool) -> None:
         """Learn the rate from what one worker did of the work, by estimate.
 
@@ -342,8 +353,8 @@ class Admission:
             ahead += self._interactive.cost
         return ahead / self.rate
 
-    def _overloaded(self, call: Work) -> Overloaded:
-        """Return the error of a call that is not let in.
+    def overloaded(self, call: Work) -> Overloaded:
+        """Return the error of a call that is not let in, or had its turn too late.
 
         How much waits is the work of all tenants, so the error does not tell.
         """

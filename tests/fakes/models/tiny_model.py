@@ -136,6 +136,33 @@ def not_finite_on(letter: str) -> bytes:
     return edited(change)
 
 
+def failing_alone() -> bytes:
+    """Return the graph made to fail on a single text: it looks up place 1 of a list of one."""
+
+    def change(model: onnx.ModelProto) -> None:
+        def number(name: str, value: int) -> None:
+            tensor = helper.make_tensor(name, onnx.TensorProto.INT64, [1], [value])
+            model.graph.initializer.append(tensor)
+
+        for name, value in (("no", 0), ("two", 2), ("batch_axis", 0)):
+            number(name, value)
+        nothing = helper.make_tensor("nothing", onnx.TensorProto.FLOAT, [1], [0.0])
+        model.graph.initializer.append(nothing)
+        model.graph.node[-1].output[0] = "whole"
+        model.graph.node.extend(
+            [
+                helper.make_node("Shape", ["input_ids"], ["shape"]),
+                helper.make_node("Gather", ["shape", "batch_axis"], ["rows"]),
+                helper.make_node("Sub", ["two", "rows"], ["wanting"]),
+                helper.make_node("Max", ["wanting", "no"], ["place"]),
+                helper.make_node("Gather", ["nothing", "place"], ["found"]),
+                helper.make_node("Add", ["whole", "found"], ["last_hidden_state"]),
+            ]
+        )
+
+    return edited(change)
+
+
 def tokenizer() -> bytes:
     """Return a tokenizer.json that, like the default model's, truncates and pads by itself."""
     content = json.loads(TOKENIZER.read_text())

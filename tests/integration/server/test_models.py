@@ -14,7 +14,7 @@ from judged_server.embedding.models.store import GRAPH_FILE, ModelStore
 from tests.fakes.models import tiny_model
 from tests.fakes.models.hub import BRANCH, COMMIT, REPOSITORY, folder_files, running_hub
 from tests.integration.cli_process import run_server_command
-from tests.integration.server_process import running_server
+from tests.integration.server_process import running_server, until
 
 GROUP = QueryGroup("q", ["a cat sleeps"], ["the cat is asleep", "interest rates"])
 STATUS = health_pb2.HealthCheckResponse
@@ -119,6 +119,22 @@ def health(address: str) -> int:
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         return stub.Check(health_pb2.HealthCheckRequest(), timeout=10).status
+
+
+def test_health_turns_when_a_model_fails_again_and_again(store, tmp_path):
+    """The model passes its first run, of two texts, and fails whatever comes alone."""
+    tiny_model.add_to(store, tmp_path, "flaky", onnx=tiny_model.failing_alone())
+    with running_server(*flags(store, "flaky")) as ready, Client(ready.address) as client:
+        assert health(ready.address) == STATUS.SERVING
+        for text in "abc":
+            (verdict,) = client.judge([QueryGroup("q", [text], [text])], "semantic")
+            assert verdict.error is not None, verdict
+            assert (verdict.status.name, verdict.error.reason) == ("ERROR", "EMBEDDING_FAILED")
+        until(lambda: health(ready.address) == STATUS.NOT_SERVING)
+        # It goes on with what still runs.
+        assert client.judge([GROUP], semantic("one")).coverage == 1
+        assert client.judge([GROUP])[0].status.name == "OK"
+        assert "does not run any more" in ready.log_text()
 
 
 class TestOddTexts:

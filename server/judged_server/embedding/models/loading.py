@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from judged_server.embedding.base import TRUNCATE
+from judged_server.embedding.batching import ReportUnhealthy
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.store import ModelFiles
 from judged_server.embedding.runtime.backend import (
@@ -36,6 +37,7 @@ def load_embedder(
     files: ModelFiles,
     running: RuntimeConfig = _REFERENCE,
     cache: VectorCache | None = None,
+    report_unhealthy: ReportUnhealthy = lambda _: None,
 ) -> ModelEmbedder:
     """Return the embedder of files that were checked, run as decided.
 
@@ -67,6 +69,7 @@ def load_embedder(
         tokenizer,
         session,
         cache or VectorCache(dimensions),
+        report_unhealthy=report_unhealthy,
         max_delay_s=running.max_delay_s,
     )
 

@@ -53,8 +53,8 @@ class TestBatches:
         work, ran = _queue(batch_tokens=budget), []
         for lengths in calls:
             work.submit(_call(lengths))
-        while len(ran) < sum(map(len, calls)):
-            lengths = [window.length for window in work.take_batch().windows]
+        while windows := work.take_batch(timeout_s=0.0).windows:
+            lengths = [window.length for window in windows]
             ran += lengths
             assert max(lengths) * len(lengths) <= budget or len(lengths) == 1
             assert max(lengths) - min(lengths) <= 2 * PADDING_TOKENS
@@ -95,8 +95,8 @@ class TestBatches:
         work.submit(_call([16] * 4))
         work.submit(_call([3] * 9, Sender()))
         order = ""
-        while len(order) < 13:
-            order += "M" if work.take_batch().windows[0].call.sender.is_batch else "."
+        while windows := work.take_batch(timeout_s=0.0).windows:
+            order += "M" if windows[0].call.sender.is_batch else "."
         assert order == "..M..M..M..M."
 
 

@@ -29,12 +29,26 @@ def loads():
 
 
 @pytest.fixture
-def embedders(store, loads):
-    def load(files, running, cache):
-        loads.append(files.manifest.name)
-        return load_embedder(files, running, cache)
+def told():
+    """What each loaded model calls when it is in trouble."""
+    return {}
 
-    made = StoredEmbedders(store, default="one", running=RuntimeConfig(threads=1), load=load)
+
+@pytest.fixture
+def health():
+    return []
+
+
+@pytest.fixture
+def embedders(store, loads, told, health):
+    def load(files, running, cache, report_unhealthy):
+        loads.append(files.manifest.name)
+        told[files.manifest.name] = report_unhealthy
+        return load_embedder(files, running, cache, report_unhealthy)
+
+    made = StoredEmbedders(
+        store, default="one", running=RuntimeConfig(threads=1), load=load, health=health.append
+    )
     yield made
     made.close()
 
@@ -64,6 +78,17 @@ async def test_a_closed_registry_takes_no_work(embedders):
     for embedder in (embedders.get("one"), other):
         with pytest.raises(RuntimeError):
             await embedder.embed(["a"], "truncate")
+
+
+def test_one_model_in_trouble_is_trouble_until_all_run_again(embedders, told, health):
+    embedders.load_default()
+    embedders.get("two").load()
+    told["one"](True)
+    told["two"](True)
+    told["one"](False)
+    assert health == [False]
+    told["two"](False)
+    assert health == [False, True]
 
 
 @pytest.mark.parametrize("backend", [Backend(), Backend("openvino"), Backend("openvino", "bf16")])

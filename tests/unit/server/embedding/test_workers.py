@@ -1,4 +1,4 @@
-"""The workers: a failure is that of its texts."""
+"""The workers: a failure is that of its texts, until the model fails a plain text too."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
 from judged_server.embedding.tokenizer import WindowTokenizer
 
 from tests.fakes.models import tiny_model
-from tests.fakes.models.session import Panic
+from tests.fakes.models.session import Panic, until
 from tests.fakes.models.tiny_model import WINDOW
 
 
@@ -52,3 +52,27 @@ class TestFaults:
         assert (await embedder.embed(["q"], "truncate")).faults[0][0] == EMBEDDING_FAILED
         assert not (await embedder.embed(["a"], "truncate")).faults
         assert embedder.queued_tokens == 0
+
+
+class TestTrouble:
+    async def test_a_model_that_fails_three_times_and_then_a_plain_text(self, make, session):
+        told: list[bool] = []
+        embedder = make(report_unhealthy=told.append)
+        session.fail_on = ""
+        for _ in range(2):
+            await embedder.embed(["b"], "truncate")
+        assert told == []
+        await embedder.embed(["b"], "truncate")
+        await until(lambda: told == [True])
+        session.fail_on = None
+        assert not (await embedder.embed(["b"], "truncate")).faults
+        await until(lambda: told == [True, False])
+
+    async def test_texts_to_blame_are_no_trouble(self, make, session):
+        told: list[bool] = []
+        embedder = make(report_unhealthy=told.append)
+        session.fail_on = "q"
+        for _ in range(7):
+            await embedder.embed(["q"], "truncate")
+        await embedder.embed(["b"], "truncate")
+        assert told == []

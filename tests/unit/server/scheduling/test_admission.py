@@ -18,6 +18,7 @@ class Call:
     cost: int
     sender: Sender = ANYBODY
     deadline: float | None = None
+    begun: bool = False
 
 
 class World:
@@ -76,6 +77,14 @@ def test_what_no_idle_model_could_do_in_time_is_not_worth_a_retry(world):
     with pytest.raises(DeadlineTooShort) as refused:
         world.admit(10 * RATE, deadline=2.0)
     assert refused.value.metadata == {"estimate_ms": "10000"}
+
+
+def test_a_turn_that_comes_too_late_is_noticed(world):
+    call = world.admit(RATE // 2, deadline=1.0)
+    assert not world.admission.is_late(call, now=0.4)
+    assert world.admission.is_late(call, now=0.6)
+    call.begun = True
+    assert not world.admission.is_late(call, now=0.6)
 
 
 def test_batches_that_are_not_full_do_not_lower_the_rate(world):

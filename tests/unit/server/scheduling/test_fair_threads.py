@@ -5,10 +5,12 @@ Time is that of a clock which the work itself moves, so the order does not depen
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
+from judged_server.errors import Overloaded
 from judged_server.scheduling.concurrency import INTERACTIVE_S, TURN_S, FairThreads
-from judged_server.scheduling.fairness import checkpoint
+from judged_server.scheduling.fairness import Resource, checkpoint
 from judged_server.tenant import SENDER, Sender
 
 WAIT_S = 30
@@ -19,7 +21,7 @@ STEP_S = 1.001 * TURN_S
 class World:
     """Threads whose work takes one turn a step, and notes each step by its name."""
 
-    def __init__(self, **options: int) -> None:
+    def __init__(self, **options: Any) -> None:
         self.seconds = 0.0
         self.threads = FairThreads("test", 1, clock=lambda: self.seconds, **options)
         self.steps: list[str] = []
@@ -120,3 +122,18 @@ async def test_work_that_has_not_begun_is_never_begun_for_a_caller_who_has_gone(
     await held
     assert await world.threads.run(world.work("next", 1)) == "next"
     assert world.steps == ["next"]
+
+
+async def test_work_whose_turn_comes_too_late_is_never_begun():
+    world = World(resource=Resource("a machine", 100.0, 1e6))
+    world.threads.admission.measured(100, 1.0, 1, full=True)
+    held = asyncio.create_task(world.threads.run(world.hold))
+    assert await asyncio.to_thread(world.begun.wait, WAIT_S)
+    late = asyncio.create_task(world.threads.run(world.work("late", 1), 50, deadline=1.0))
+    in_time = asyncio.create_task(world.threads.run(world.work("in time", 1), 50, deadline=1.5))
+    await asyncio.sleep(0)
+    world.seconds = 0.8
+    world.go.set()
+    with pytest.raises(Overloaded):
+        await late
+    assert (await held, await in_time, world.steps) == ("held", "in time", ["in time"])
