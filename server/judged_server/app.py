@@ -23,6 +23,7 @@ from judged_server.api.authentication import (
     Authenticator,
     CertificateFiles,
     Certificates,
+    FailedCalls,
 )
 from judged_server.api.idempotency import IdempotentCalls
 from judged_server.api.interceptor import CallInterceptor
@@ -101,6 +102,7 @@ class App:
             ),
             memory_bytes=settings.vector_cache_memory_bytes * (settings.vector_cache != "off"),
             file=_kept(settings, VECTORS),
+            health=self._models_run,
         )
         IN_PYTHON.admission.max_delay_s = settings.max_queue_delay_s
         self._chat_models = _chat_models(settings)
@@ -130,6 +132,7 @@ class App:
             settings.default_judge,
             {} if folder is None else load_calibrations(folder),
         )
+        self._failed_calls = FailedCalls(settings.failed_calls_per_minute)
         self._directory = None
         if settings.tenants is not None:
             self._directory = FileDirectory(settings.tenants, offerings.check)
@@ -239,6 +242,7 @@ class App:
             async with asyncio.timeout(grace_s):
                 await self._interceptor.wait_quiet()
         await self._interceptor.cut_short(CUT_SHORT_S)
+        # Watchers of health are left, which never finish by themselves.
         await self._services.close(DRAIN_TIMEOUT_S)
         for port in self._ports.values():
             await port.close()
@@ -265,6 +269,12 @@ class App:
         for port in self._ports.values():
             port.remove_socket()
 
+    def _models_run(self, run: bool) -> None:
+        """Report whether every loaded model runs; called on a model's thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
+                self._loop.call_soon_threadsafe(self._health.report, run)
+
     async def _look_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
@@ -290,7 +300,7 @@ class App:
         callers = None
         if self._directory is not None:
             asks = settings.client_ca is not None and own is not None
-            callers = Authenticator(self._directory, asks_certificates=asks)
+            callers = Authenticator(self._directory, self._failed_calls, asks)
         return Listener(address, settings.socket_mode, settings.socket_group, callers, own)
 
     async def _renew_leases(self, ledger: Ledger) -> None:

@@ -15,6 +15,8 @@
       DeadlineTooShort          the work takes longer than the call has time for
       Retryable                 worth sending again after retry_after_s
         Overloaded              ... the work queue is full
+        TenantLimit             ... the tenant has sent more than it may in a second
+        AuthenticationLimit     ... too many calls of strangers came from this address
         Draining                ... the server is shutting down
       InternalFault             a bug; carries a reference into the log and nothing else
 
@@ -212,6 +214,30 @@ class Overloaded(Retryable):
     """The server has more work than it can take."""
 
     reason = "OVERLOADED"
+
+
+class TenantLimit(Retryable):
+    """The tenant has sent more than it may for now. `limit` is the key in the tenants' file."""
+
+    reason = "TENANT_LIMIT"
+
+    def __init__(self, limit: str, message: str, retry_after_s: float) -> None:
+        super().__init__(message, retry_after_s)
+        self.metadata["limit"] = limit
+
+
+class AuthenticationLimit(Retryable):
+    """The call shows no credential that counts, as too many of its address did within a minute."""
+
+    reason = "AUTHENTICATION_LIMIT"
+
+    def __init__(self, per_minute: int, retry_after_s: float) -> None:
+        super().__init__(
+            f"the call shows no token or certificate that is valid, as {per_minute} before it did "
+            "that came from this address within a minute; ask the operator of the server for a "
+            "token",
+            retry_after_s,
+        )
 
 
 class Draining(Retryable):

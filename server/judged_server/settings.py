@@ -134,6 +134,9 @@ class Settings(BaseSettings, Limits):
     """HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, beside gRPC"""
     tenants: Path | None = None
     """TOML file of tenants: callers must then show who they are"""
+    failed_calls_per_minute: int = Field(100, ge=0)
+    """calls without a valid credential that an address may make a minute until they are held
+    off, 0 = any number"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """lowest level that is logged; calls are logged at info"""
     default_judge: str = "token_overlap"

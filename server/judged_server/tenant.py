@@ -33,6 +33,7 @@ class Tenant:
     `per_day` and `per_month` are what its calls may cost, in the server's currency. `weight` is its
     share beside others, in (0, 1]: one of 1 gets twice the work done that one of .5 does, while
     both have some waiting.
+    `tokens_per_second` is the work it may send; None for no limit.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Tenant:
     per_day: float | None = None
     per_month: float | None = None
     weight: float = 1.0
+    tokens_per_second: float | None = None
 
     def own_key(self, key: bytes) -> bytes:
         """Return the key of something kept or under way, as it is in the tenant's domain."""

@@ -9,6 +9,7 @@ rubrics = ["faithfulness"]
 models = ["careful", "all-minilm-l6-v2"]
 cache = "shared:research"                    # else private
 weight = 3                                   # of its share of what is busy, else 1
+tokens_per_second = 5000                     # of work that it sends
 uris = ["spiffe://example.org/search"]       # of certificates
 """
 
@@ -20,6 +21,7 @@ import hmac
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -38,6 +40,8 @@ from judged_server.watched_files import WatchedFiles
 
 PREFIX = "judged_"
 """What every token begins with, so that scanners find one that was published."""
+LOCKED_S = 10.0
+"""How long a command waits for another one that changes the file."""
 
 
 _Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
@@ -74,7 +78,9 @@ class TokenFile:
         """Return the tokens of a tenant that count, the oldest first."""
         return [each for each in self.tokens if each.tenant == tenant and each.live(now)]
 
-    def with_new(self, tenant: str, now: datetime, keeps: timedelta) -> tuple[TokenFile, str]:
+    def with_new(
+        self, tenant: str, now: datetime, keeps: timedelta, ends: datetime | None = None
+    ) -> tuple[TokenFile, str]:
         """Return the file with a new token of a tenant, and the token, which is nowhere else.
 
         Its other tokens end after `keeps`; of several only the newest is kept so long.
@@ -85,7 +91,7 @@ class TokenFile:
         for newest in live[-1:]:
             changed[newest.sha256] = replace(newest, ends=min(until, newest.ends or until))
         tokens = [changed.get(each.sha256, each) for each in self.tokens]
-        tokens.append(StoredToken(tenant, hash_of(token), now))
+        tokens.append(StoredToken(tenant, hash_of(token), now, ends))
         return replace(self, tokens=tuple(tokens)), token
 
     def without(self, tenant: str, id_: str = "") -> TokenFile:
@@ -134,7 +140,7 @@ def read_tokens(path: Path) -> TokenFile:
 def changing(path: Path) -> Iterator[list[TokenFile]]:
     """Let a block change the file: it finds what the file holds, alone, and leaves what it shall.
 
-    Others who change it wait. Raises SettingsError.
+    Others who change it wait, for `LOCKED_S` at most. Raises SettingsError.
     """
     try:
         with _locked(path.with_name(f".{path.name}.lock")):
@@ -159,7 +165,18 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         with suppress(PermissionError):  # it is somebody else's, who lets this user write it
             os.fchmod(handle, 0o600)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        gives_up = time.monotonic() + LOCKED_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > gives_up:
+                    raise SettingsError(
+                        f"tokens: another process has held {path} for {LOCKED_S:g} s; end it, or "
+                        "try again"
+                    ) from None
+                time.sleep(0.05)
         yield
     finally:
         os.close(handle)
@@ -195,6 +212,7 @@ class _Table:
     per_day: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
     per_month: Annotated[float | None, Field(ge=1e-9, le=1e9)] = None
     weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT)] = 1
+    tokens_per_second: Annotated[float | None, Field(ge=1, le=1e9)] = None
     uris: _Names = None
 
 
@@ -234,6 +252,7 @@ def parse_tenants(content: object, source: str, secret: str) -> Tenants:
             given.per_day,
             given.per_month,
             given.weight / largest,
+            given.tokens_per_second,
         )
         for uri in given.uris or ():
             if by_uri.setdefault(uri, name) != name:

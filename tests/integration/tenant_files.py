@@ -11,10 +11,12 @@ from judged_server.tenants import changing, tokens_beside
 from tests.integration.cli_process import run_server_command
 
 
-def new_token(path: Path, tenant: str) -> str:
+def new_token(path: Path, tenant: str, ends_in: timedelta | None = None) -> str:
     """Return a new token of a tenant; those before it count on for an hour."""
+    now = datetime.now(UTC)
+    ends = None if ends_in is None else now + ends_in
     with changing(tokens_beside(path)) as held:
-        held[0], token = held[0].with_new(tenant, datetime.now(UTC), timedelta(hours=1))
+        held[0], token = held[0].with_new(tenant, now, timedelta(hours=1), ends)
     return token
 
 

@@ -196,9 +196,19 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
         {"reason": "UNAUTHENTICATED", "domain": "judged", "metadata": {}}
     """
     ERROR_REASON_TENANT_LIMIT: _ErrorReason.ValueType  # 39
-    """ERROR_REASON_TENANT_LIMIT is not sent any more."""
+    """ERROR_REASON_TENANT_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo and
+    QuotaFailure): the tenant has sent more than it may in a second; retry after
+    the delay. "limit" is the operator's name of what it may:
+    "tokens_per_second".
+        {"reason": "TENANT_LIMIT", "domain": "judged",
+         "metadata": {"limit": "tokens_per_second"}}
+    """
     ERROR_REASON_AUTHENTICATION_LIMIT: _ErrorReason.ValueType  # 40
-    """ERROR_REASON_AUTHENTICATION_LIMIT is not sent any more."""
+    """ERROR_REASON_AUTHENTICATION_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo): the
+    call shows no credential that is valid, and too many like it came from this
+    address within a minute. Calls with a valid one are served all the same.
+        {"reason": "AUTHENTICATION_LIMIT", "domain": "judged", "metadata": {}}
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged":
@@ -380,7 +390,17 @@ tell which of the last two.
     {"reason": "UNAUTHENTICATED", "domain": "judged", "metadata": {}}
 """
 ERROR_REASON_TENANT_LIMIT: ErrorReason.ValueType  # 39
-"""ERROR_REASON_TENANT_LIMIT is not sent any more."""
+"""ERROR_REASON_TENANT_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo and
+QuotaFailure): the tenant has sent more than it may in a second; retry after
+the delay. "limit" is the operator's name of what it may:
+"tokens_per_second".
+    {"reason": "TENANT_LIMIT", "domain": "judged",
+     "metadata": {"limit": "tokens_per_second"}}
+"""
 ERROR_REASON_AUTHENTICATION_LIMIT: ErrorReason.ValueType  # 40
-"""ERROR_REASON_AUTHENTICATION_LIMIT is not sent any more."""
+"""ERROR_REASON_AUTHENTICATION_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo): the
+call shows no credential that is valid, and too many like it came from this
+address within a minute. Calls with a valid one are served all the same.
+    {"reason": "AUTHENTICATION_LIMIT", "domain": "judged", "metadata": {}}
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -47,8 +47,8 @@ _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 
 Handler = Callable[[Any, Context], Any]
 
-STRANGERS_LINES = 100
-"""Lines a minute of calls without a valid credential: those who go on and on fill no disk."""
+_LEAVES_NO_LINE = errors.AuthenticationLimit.reason
+"""Strangers who go on and on fill no disk."""
 _STATUS_S = 1.0
 """How long a call waits for its status to be taken."""
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
@@ -69,13 +69,12 @@ class CallInterceptor:
         self._settings = settings
         self._receiver = receiver
         self._draining = False
-        self._minute = self._strangers = 0
         self._calls: dict[asyncio.Task[Any] | None, Call] = {}
         self._begun = 0
 
     @property
     def in_work(self) -> int:
-        """The calls with a limit that are in work: all but checks of health."""
+        """The calls with a limit that are in work: watchers of health never finish."""
         return sum(call.counted for call in self._calls.values())
 
     def drain(self) -> None:
@@ -258,14 +257,6 @@ class CallInterceptor:
             # It waits behind replies that nobody reads; gRPC hands it over when it is asked for.
             raise asyncio.CancelledError from None
 
-    def _is_told(self) -> bool:
-        """Say whether one more call without a valid credential leaves a line."""
-        minute = int(time.monotonic() // 60)
-        if minute != self._minute:
-            self._minute, self._strangers = minute, 0
-        self._strangers += 1
-        return self._strangers <= STRANGERS_LINES
-
     def _end(self, call: Call) -> None:
         """Forget a call that has ended, and tell those who count, trace and log."""
         took = time.perf_counter() - call.started
@@ -280,7 +271,7 @@ class CallInterceptor:
         telemetry.note("call_seconds", took, method)
         if call.span is not None:
             call.span(call.code, call.reason, call.request_id, tenant)
-        if call.reason == errors.Unauthenticated.reason and not self._is_told():
+        if call.reason == _LEAVES_NO_LINE:
             return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()
         facts: dict[str, object] = {

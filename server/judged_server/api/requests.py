@@ -73,6 +73,7 @@ from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
 from judged_server.statistics.calibration.frontier import FrontierOptions
 from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
 from judged_server.tenants import Identity
+from judged_server.usecases.tenant_rates import TenantRates
 
 REQUEST_ID = "x-request-id"
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -584,6 +585,7 @@ class Receiver:
 
     def __init__(self, admission: Admission, max_message_bytes: int) -> None:
         self._admission = admission
+        self._rates = TenantRates()
         self._most = max_message_bytes
         self._arrivals = Arrivals(admission, max_message_bytes)
         self._threads = FairThreads("receive", 1)
@@ -591,7 +593,7 @@ class Receiver:
     async def first(self, read: Callable[[], Awaitable[Any]], reader: Reader, call: Call) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that has one, which `read` receives; hold its memory.
 
-        Raises MalformedMessage, LimitExceeded, and Overloaded.
+        Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
         """
         self._admission.check_pressure(0)
         raw = await self._arrivals.receive(read, call.sender)
@@ -608,7 +610,7 @@ class Receiver:
     async def each(
         self, messages: AsyncIterator[bytes], reader: Reader, call: Call
     ) -> AsyncIterator[Received]:
-        """Yield the messages of a stream, as they are asked for.
+        """Yield the messages of a stream, as they are asked for, no faster than the tenant may.
 
         One for which there is no room waits, as the stream's caller does.
         """
@@ -625,6 +627,11 @@ class Receiver:
         """
         size = size_of(raw, self._most)
         admit = partial(self._room, call=call, waits=waits)
+        if call.tenant.tokens_per_second is not None:
+            if waits:
+                await self._rates.pace(call.tenant, size)
+            else:
+                self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
             memory, message = memory_of(size, fields), reader.message(raw)

@@ -34,7 +34,8 @@ CODES: dict[grpc.StatusCode, str] = {
     _Code.FAILED_PRECONDITION: "MODEL_NOT_INSTALLED PROVIDER_NOT_CONFIGURED MODEL_DAMAGED "
     "PROVIDER_REFUSED_KEY NOT_CACHED EMPTY_ANSWER NO_CONTEXT NO_CLAIMS",
     _Code.DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED DEADLINE_TOO_SHORT TIMEOUT",
-    _Code.RESOURCE_EXHAUSTED: "BUDGET_EXHAUSTED OVERLOADED RATE_LIMITED BUDGET",
+    _Code.RESOURCE_EXHAUSTED: "BUDGET_EXHAUSTED OVERLOADED TENANT_LIMIT AUTHENTICATION_LIMIT "
+    "RATE_LIMITED BUDGET",
     _Code.UNAVAILABLE: "DRAINING PROVIDER_UNREACHABLE PROVIDER_ERROR BREAKER_OPEN",
     _Code.INTERNAL: "INTERNAL EMBEDDING_FAILED SCHEMA REPLY_TRUNCATED",
 }
@@ -70,6 +71,7 @@ DETAILS: dict[type[errors.JudgedError], Callable[[typing.Any], Message]] = {
     errors.UnknownJudge: partial(_missing, "judge"),
     errors.UnknownRubric: partial(_missing, "rubric"),
     errors.BudgetExhausted: lambda error: _quota(f"budget:{error.metadata['budget']}", error),
+    errors.TenantLimit: lambda error: _quota(f"tenant:{error.metadata['limit']}", error),
     errors.Retryable: _retry,
 }
 """What errors of these classes carry beside their ErrorInfo."""

@@ -31,7 +31,7 @@ from judged_server.tenants import (
 
 _KEPT = timedelta(hours=24)
 """How long a token counts on once it has a successor."""
-_MOST_DAYS = 3650
+_MOST_DAYS = 3650.0
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,6 +52,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     revoke = actions.add_parser("revoke", help="end a tenant's tokens now, or one of them")
     revoke.add_argument("--token", default="", metavar="ID", help="as `tenants list` shows it")
     for parser in (add, rotate):
+        parser.add_argument(
+            "--days", type=float, metavar="D", help="after which the new token ends; default: never"
+        )
         parser.add_argument(
             "--out",
             type=Path,
@@ -77,6 +80,9 @@ def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
     path = settings.tenants
     if path is None:
         raise SettingsError("tenants: name their file with --tenants FILE or JUDGED_TENANTS")
+    days = getattr(arguments, "days", None)
+    if days is not None and not 0 < days <= _MOST_DAYS:  # which NaN is not either
+        raise SettingsError(f"--days is a number above 0, {_MOST_DAYS:g} at most")
     if arguments.action == "list":
         _list(path)
     elif arguments.action == "usage":
@@ -85,7 +91,7 @@ def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
         _revoke(path, arguments.name, arguments.token)
     elif arguments.action == "rotate":
         _need(path, arguments.name)
-        _new_token(path, arguments.name, arguments.out)
+        _new_token(path, arguments)
     else:
         _add(path, arguments)
     return 0
@@ -109,22 +115,24 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
             parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
             replace_text(path, text, 0o600)
             print(f"{name} is added to {path}, where you say what it may use; as yet everything")
-    _new_token(path, name, arguments.out)
+    _new_token(path, arguments)
 
 
-def _new_token(path: Path, name: str, out: Path | None) -> None:
+def _new_token(path: Path, arguments: argparse.Namespace) -> None:
+    now, name, out = _now(), arguments.name, arguments.out
     _refuse_taken(out)
-    now = _now()
+    ends = None if arguments.days is None else now + timedelta(days=arguments.days)
     with changing(tokens_beside(path)) as held:
         before = held[0].of(name, now)
-        held[0], token = held[0].with_new(name, now, _KEPT)
+        held[0], token = held[0].with_new(name, now, _KEPT, ends)
         if out is not None:  # before the present one is given an end
             _write_token(out, token)
+    when = "" if ends is None else f"; it ends at {_time(ends)}"
     if out is None:
-        print(f"the token of {name}, which is shown this once:")
+        print(f"the token of {name}, which is shown this once{when}:")
         print(token)
     else:
-        print(f"the token of {name} is in {out}")
+        print(f"the token of {name} is in {out}{when}")
     after = {each.id: each for each in held[0].tokens}
     for each in before:
         end = after[each.id].ends or now
@@ -193,8 +201,6 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
     if not path.exists():
         raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
-    if not 0 < arguments.days <= _MOST_DAYS:
-        raise SettingsError(f"--days is a number from 1 to {_MOST_DAYS}")
     since = (_now() - timedelta(days=arguments.days - 1)).strftime("%Y-%m-%d")
     ledger = Ledger(path)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -26,6 +27,8 @@ from tests.integration.tenant_files import new_token
 TENANT, ANYBODY = "a tenant", "anybody"
 WHO = {
     "/grpc.health.v1.Health/Check": ANYBODY,
+    "/grpc.health.v1.Health/List": ANYBODY,
+    "/grpc.health.v1.Health/Watch": ANYBODY,
     "/judged.v1.JudgeService/BatchJudge": TENANT,
     "/judged.v1.JudgeService/ComputeMetrics": TENANT,
     "/judged.v1.JudgeService/EstimateBatch": TENANT,
@@ -50,7 +53,6 @@ METHODS = {
     for file in (judge_service_pb2, statistics_service_pb2, health_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
-    if method.name not in {"List", "Watch"}  # of health, which are not there
 }
 GARBAGE = b"\xff\xff\xff\xff"
 
@@ -90,8 +92,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with changing(tokens) as held:
         held[0] = held[0].without("b")
     older, a = new_token(path, "a"), new_token(path, "a")
-    expired, _, b = (new_token(path, "b") for _ in range(3))  # two count
-    gone = new_token(path, "c")
+    b, gone = new_token(path, "b"), new_token(path, "c")
+    expired = new_token(path, "b", timedelta(seconds=-1))
     tokens_beside(secure).write_bytes(tokens.read_bytes())
     certificates = {name: authority.client(f"spiffe://x/{name}", name) for name in "abz"}
     tls = [str(file) for file in authority.server()]
@@ -116,11 +118,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         Credential("certificate, token of b", "certificate z", bearer(b), "b"),
     ]
     with (
-        running_server("--tenants", str(path), "--http-listen", "127.0.0.1:0") as plain,
+        running_server(
+            *("--tenants", str(path), "--http-listen", "127.0.0.1:0"),
+            *("--failed-calls-per-minute", "0"),
+        ) as plain,
         running_server(
             *("--tenants", str(secure), "--certificate", tls[0]),
             *("--private-key", tls[1], "--client-ca", str(authority.ca)),
-            *("--http-listen", "127.0.0.1:0"),
+            *("--http-listen", "127.0.0.1:0", "--failed-calls-per-minute", "0"),
         ) as mutual,
     ):
         channels = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from judged import Client, PermissionDenied
 from judged.credentials import Token
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
+from judged_server.tenants import changing, tokens_beside
 
 from tests.integration.access.test_tls import refusal, wait_for_line
 from tests.integration.server_process import running_server
@@ -28,7 +31,7 @@ class TestChanges:
         path.write_text("[tenants.a]\n[tenants.b]\n")
         return path
 
-    @pytest.mark.parametrize("how", ["revoked", "removed"])
+    @pytest.mark.parametrize("how", ["revoked", "removed", "ended"])
     def test_a_credential_that_ends_ends_its_calls_and_nobody_elses(self, path: Path, how: str):
         a, b = new_token(path, "a"), new_token(path, "b")
         with running_server("--tenants", str(path)) as server:
@@ -53,6 +56,11 @@ class TestChanges:
                 if how == "revoked":
                     done = tenants(path, "revoke", "a")
                     assert done.returncode == 0, done.stderr
+                elif how == "ended":
+                    soon = datetime.now(UTC) + timedelta(seconds=3)
+                    with changing(tokens_beside(path)) as held:
+                        of_a, of_b = held[0].tokens
+                        held[0] = replace(held[0], tokens=(replace(of_a, ends=soon), of_b))
                 else:
                     path.write_text("[tenants.b]\n")
                 assert ended.wait(30), "it counts for 5 s at most, on an idle machine"

@@ -264,6 +264,7 @@ class TestCommand:
         [
             (("add", "all"), "all is there and has a token; use tenants rotate"),
             (("revoke", "all", "--token", "ff"), "no token ff"),
+            (("add", "new", "--days", "0"), "--days is a number above 0"),
         ],
     )
     def test_it_says_what_can_not_be(self, world: World, arguments: tuple[str, ...], said: str):

@@ -25,6 +25,8 @@ EXAMPLES: list[errors.JudgedError] = [
     errors.DeadlineExceeded("late"),
     errors.DeadlineTooShort(5.3, 1.0),
     errors.Overloaded("busy", 0.25),
+    errors.TenantLimit("tokens_per_second", "too much", 2.5),
+    errors.AuthenticationLimit(100, 30.0),
     errors.Draining("bye", 1.5),
     errors.InternalFault("abc"),
 ]
