@@ -461,6 +461,8 @@ def write_calibrate(
             rule = f"has {len(column)} entries for {n} scores"
             raise errors.InvalidArgument.of_field(name, rule)
     labelled = [i for i, label in enumerate(items.labels) if label is not None]
+    if options.min_score is None and options.judge is not None:
+        options = replace(options, min_score=options.judge.min_score)
     return write_fields(
         statistics_pb.CalibrateRequest,
         options,

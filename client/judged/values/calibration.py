@@ -54,7 +54,8 @@ class LabelledScores(Given, View):
 class CalibrateOptions:
     """How a judge is held against labels. None means the server's default.
 
-    With `judge`, the one that gave the scores, the reply's calibrator is for that judge;
+    With `judge`, the one that gave the scores, the reply's calibrator is for that judge, and
+    `min_score` is by default its own;
     `criterion` is what its threshold is the best at; None is the score whose probability is 0.5.
     With `max_share` the calibrator hands on that share of the items as a stage of a cascade;
     otherwise its bounds are those of `max_error`.

@@ -24,7 +24,7 @@ from judged._batching.parts import metric_parts
 from judged._codec import write_fields
 from judged._convert import Purse, write_asking, write_calibrate, write_compare
 from judged.v1 import statistics_service_pb2
-from judged.values import Usage
+from judged.values import JudgeIdentity, Usage
 
 REQUEST = statistics_service_pb2.MeasureAgreementRequest
 
@@ -64,6 +64,13 @@ def test_labels_travel_as_places_and_decisions():
     assert message.HasField("min_score")
     assert not message.HasField("max_error")
     assert not message.HasField("interval")
+
+
+def test_the_threshold_of_a_calibration_is_that_of_its_judge():
+    judge = JudgeIdentity("semantic", "", 0.7, "s", "k", "f")
+    for given, expected in ((None, 0.7), (0.2, 0.2)):
+        options = CalibrateOptions(min_score=given, judge=judge)
+        assert write_calibrate(LabelledScores([0.1], [True]), options, None).min_score == expected
 
 
 def test_a_missing_label_entry_is_refused_before_it_is_sent():
