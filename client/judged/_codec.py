@@ -278,7 +278,11 @@ def _read_with(get: _Get, make: _Get) -> _Get:
 
 
 def _maker(field: FieldDescriptor, kind: Any) -> Callable[[Any], object]:  # noqa: ANN401 - a type
-    """Return what makes a value of a type out of a message or a number; others stay as they are."""
+    """Return what makes a value of a type out of a message or a number; others stay as they are.
+
+    Of several types the first is made; the others are what a caller may write in its place.
+    """
+    kind = next(iter(get_args(kind)), kind)
     if field.message_type is not None and _choices(field.message_type):
         return partial(_chosen, kind, field.message_type.oneofs[0].name)
     if is_dataclass(kind) and isinstance(kind, type):

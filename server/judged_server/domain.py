@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from judged.values.calibrators import Calibrator, ErrorGuarantee
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import VerdictCounts, VerdictSample
-from judged.values.judges import Usage
+from judged.values.judges import Judge, Usage
 from judged.values.scores import RubricSummary
 from numpy.typing import NDArray
 
@@ -211,30 +210,8 @@ class Parameter:
         return self.check(value + 0.0)  # -0.0 becomes 0.0, which prints one way
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeSpec:
-    """What a request asks for: a kind, and whatever it overrides. Unset means the default.
-
-    `calibration` may be the name of one that the server has. `guarantee` is of a cascade.
-    """
-
-    kind: str = ""
-    profile: str = ""
-    min_score: float | None = None
-    parameters: Mapping[str, ParameterScalar] = field(default_factory=dict)
-    members: tuple[PanelMember, ...] = ()
-    calibration: Calibrator | str | None = None
-    guarantee: ErrorGuarantee | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PanelMember:
-    """A judge of a panel, as a request asks for it; `weight` None stands for 1."""
-
-    judge: JudgeSpec
-    weight: float | None = None
-
-
+JudgeSpec: TypeAlias = Judge
+"""A judge as a request asks for it: what runs is a `judges.base.Judge`."""
 TIE_TOLERANCE = 1e-9
 """Added to a score before it is compared, so that one printed equal to the threshold passes."""
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, zip_longest
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from judged._inputs import as_list, set_fields
 from judged._views import View
@@ -42,6 +42,11 @@ class Judge:
                 PanelMember(each) if isinstance(each, Judge | str) else each for each in members
             )
         set_fields(self, members=members)
+
+    @property
+    def panel(self) -> Sequence[PanelMember]:
+        """The members, each with its weight."""
+        return cast("Sequence[PanelMember]", self.members)
 
 
 @dataclass(frozen=True)

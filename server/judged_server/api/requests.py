@@ -224,7 +224,7 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
     Asking: {"max_cost": "(0, inf)"},
     JudgeSpec: {
         "members": (
-            lambda part, spec: spec.kind == "cascade" or not any(m.judge.members for m in part),
+            lambda part, spec: spec.kind == "cascade" or not any(m.judge.panel for m in part),
             "must hold no panel",
         )
     },

@@ -286,7 +286,7 @@ class CascadeKind(ComposedKind):
         stages = []
         for place, judge in enumerate(judges):
             path = f"members[{place}]"
-            unweighted = spec.members[place].weight is None
+            unweighted = spec.panel[place].weight is None
             need(unweighted, f"{path}.weight", "is for panels; a stage has none")
             calibrator = judge.calibrator if isinstance(judge, CalibratedJudge) else None
             stages.append(Stage(judge, calibrator, place + 1 == len(judges)))

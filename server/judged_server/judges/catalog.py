@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from judged.values.calibrators import Calibrator
+from judged.values.judges import to_judge
 
 from judged_server import errors
 from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup, need
@@ -100,8 +101,8 @@ class JudgeCatalog:
         ]
 
     def _for_embeddings(self, spec: JudgeSpec) -> JudgeSpec:
-        if spec.members:
-            members = [replace(m, judge=self._for_embeddings(m.judge)) for m in spec.members]
+        if spec.panel:
+            members = [replace(m, judge=self._for_embeddings(to_judge(m))) for m in spec.panel]
             return replace(spec, members=tuple(members))
         kind = self._kinds.get(spec.kind or self.default)
         if kind is None or kind.for_embeddings is None:
@@ -149,7 +150,7 @@ class JudgeCatalog:
             rule = (
                 f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
             )
-            need(not spec.members, "members", rule)
+            need(not spec.panel, "members", rule)
             return kind.build(settled)
         except errors.InvalidField as error:  # it names a place in the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
@@ -165,17 +166,18 @@ class JudgeCatalog:
 
     def _members(self, kind: ComposedKind, spec: JudgeSpec) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""
-        number = len(spec.members)
+        number = len(spec.panel)
         found = f"{number} member{'s' * (number != 1)}"
         rule = f"{found}; name {kind.least} to {kind.most} judges"
         need(kind.least <= number <= kind.most, "members", rule)
         judges = []
-        for place, member in enumerate(spec.members):
+        for place, member in enumerate(spec.panel):
             path = f"members[{place}].judge"
-            name = member.judge.kind or self.default
+            judge = to_judge(member)
+            name = judge.kind or self.default
             rule = f"a {name} can't be a member of a {kind.kind}"
             need(name not in {CascadeKind.kind, kind.kind}, f"{path}.kind", rule)
-            judges.append(self.choose(member.judge, path))
+            judges.append(self.choose(judge, path))
         return judges
 
 

@@ -73,7 +73,7 @@ class PanelKind(ComposedKind):
         example spans where another takes texts.
         """
         seen: dict[str, int] = {}
-        for place, (member, judge) in enumerate(zip(spec.members, judges, strict=True)):
+        for place, (member, judge) in enumerate(zip(spec.panel, judges, strict=True)):
             path = f"members[{place}].weight"
             if member.weight is not None:
                 rule = f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}"
@@ -87,7 +87,7 @@ class PanelKind(ComposedKind):
             wants, all_want = _wants(judge), _wants(judges[0])
             rule = f"takes {wants} and members[0] takes {all_want}; all must take the same"
             need(wants == all_want, path, rule)
-        weights = [1.0 if member.weight is None else member.weight for member in spec.members]
+        weights = [1.0 if member.weight is None else member.weight for member in spec.panel]
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
         return Panel(judges, weights, spec.profile, min_score)
 

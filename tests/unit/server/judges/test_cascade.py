@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 from judged.values.choices import Flag, Status
-from judged.values.judges import JudgeIdentity, Usage
+from judged.values.judges import JudgeIdentity, PanelMember, Usage
 from judged_server.domain import (
     NANO,
     CostTracker,
     JudgeSpec,
-    PanelMember,
     QueryGroup,
     ScoreColumns,
     VerdictFault,

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 import pytest
-from judged.values.judges import JudgeIdentity, Usage
+from judged.values.judges import JudgeIdentity, PanelMember, Usage
 from judged_server import errors
-from judged_server.domain import JudgeSpec, PanelMember, QueryGroup, ScoreColumns
+from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
