@@ -14,7 +14,7 @@ from judged import (
     MetricOptions,
     TrecRankings,
 )
-from judged.evaluation import Dataset, EvaluationResult, Evaluator, Query, Retrieved
+from judged.evaluation import Dataset, EvaluationResult, Evaluator, LocalJudge, Query, Retrieved
 
 from tests.integration.cli_process import Commands
 
@@ -71,11 +71,13 @@ class TestCommands:
 
 
 class TestEvaluator:
-    @pytest.mark.parametrize("how", ["at once", "resumed", "a retriever"])
+    @pytest.mark.parametrize("how", ["at once", "resumed", "judged here", "a retriever"])
     def test_every_way_has_the_warning(self, client, tmp_path, how):
         source, more = RESULTS, {}
         if how == "resumed":
             more = {"resume": tmp_path / "kept.jsonl"}
+        elif how == "judged here":
+            more = {"judge": LocalJudge(lambda context: True, name="yes")}
         elif how == "a retriever":
             by_text = {query.text: RESULTS[query.query_id] for query in QUERIES}
             source = lambda query, k: by_text[query][:k]  # noqa: E731
