@@ -94,8 +94,11 @@ def test_a_server_ends_with_its_process_and_not_before(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("library", ["cygrpc", "_hashlib", "orjson"])
-def test_ctrl_c_while_a_server_starts_leaves_no_traceback(library: str):
-    command = [sys.executable, "-m", "judged_server", "--listen", "127.0.0.1:0"]
+@pytest.mark.parametrize(
+    "arguments", [["judged.cli", "judges"], ["judged_server", "--listen", "127.0.0.1:0"]]
+)
+def test_ctrl_c_while_a_command_starts_leaves_no_traceback(arguments: list[str], library: str):
+    command = [sys.executable, "-m", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         maps = Path(f"/proc/{process.pid}/maps")
         until(lambda: library in maps.read_text() or process.poll() is not None)
