@@ -27,7 +27,7 @@ from judged._inputs import (
     need_kind,
     no_utf8,
 )
-from judged._transport.call import may_retry
+from judged._transport.call import in_python, may_retry
 from judged.errors import InvalidArgument, JudgedError, WrongType
 from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as judge_pb
@@ -192,7 +192,7 @@ def read_reason(number: int) -> str:
 def read_error(message: verdicts_pb2.VerdictError) -> VerdictError:
     """Return why a verdict is missing."""
     reason = read_reason(message.reason)
-    return VerdictError(message.code, reason, message.message, message.retryable)
+    return VerdictError(message.code, reason, in_python(message.message), message.retryable)
 
 
 def missing_for(error: JudgedError) -> VerdictError:

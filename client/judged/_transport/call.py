@@ -49,6 +49,17 @@ _KINDS: Mapping[str, type[AnyMessage]] = {
     "BadRequest": status_pb2.BadRequest,
     "RetryInfo": status_pb2.RetryInfo,
 }
+_CHOICES = {
+    "CACHE_MODE": "CacheMode",
+    "INTERVAL_METHOD": "IntervalMethod",
+    "MATCHING_MODE": "Matching",
+    "NO_GOLD_POLICY": "NoGold",
+    "RATING_LEVEL": "RatingLevel",
+    "UNJUDGED_POLICY": "Unjudged",
+    "VERDICT_SOURCE": "Source",
+    "VERDICT_STATUS": "Status",
+}
+_FULL_NAME = re.compile(rf"\b({'|'.join(_CHOICES)})_([A-Z_]+)\b")
 
 
 def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 - of either gRPC
@@ -57,7 +68,7 @@ def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 -
     trailers = dict(failure.trailing_metadata() or ())
     details = _details(trailers.get(_DETAILS))
     info = details.get("ErrorInfo", status_pb2.ErrorInfo())
-    message = failure.details() or code
+    message = in_python(failure.details() or code)
     if code == "CANCELLED":
         message = f"{target} dropped the call; it may be shutting down"
     elif code == "UNAVAILABLE" and not info.reason:
@@ -120,6 +131,11 @@ def _details(raw: str | bytes | None) -> dict[str, Any]:
         return {name: _KINDS[name].FromString(value) for name, value in named if name in _KINDS}
     except DecodeError:
         return {}  # a proxy's details, not ours: the code and the message still stand
+
+
+def in_python(message: str) -> str:
+    """Return a server's message with "MATCHING_MODE_ANY" as "Matching.ANY", and so on."""
+    return _FULL_NAME.sub(lambda found: f"{_CHOICES[found[1]]}.{found[2]}", message)
 
 
 FIRST_DELAY_S = 0.1
