@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 
 from judged._files import (
     FileError,
+    FileWarning,
     NotAllowed,
     Record,
     decode,
@@ -152,22 +154,34 @@ def _columns_of(header: Sequence[str], name: str, line: int) -> Sequence[str]:
 def read_csv(path: Path | str, content: Content, delimiter: str | None = None) -> None:
     """Read a table with a header. Without ids, queries are q1, q2, … Raises FileError."""
     name = str(path)
-    columns: Sequence[str] = ()
     try:
-        for number, (line, cells) in enumerate(_read_rows(path, delimiter)):
-            if not number:
-                columns = _columns_of(cells, name, line)
-            elif len(cells) != (n := len(columns)):
-                problem = f"has {len(cells)} cells, and the header has {n}; quote texts"
-                content.refuse(FileError(name, line, problem))
-            else:
-                values = dict(zip(columns, cells, strict=True))
-                _take_row(content, Record(values, name, line, ""), number)
+        header, *rows = _read_rows(path, delimiter)
+        columns = _columns_of(header[1], name, header[0])
     except FileError as error:
         content.refuse(error)
         return
-    if not columns:
+    except ValueError:
         content.refuse(FileError(name, None, "is empty; the first line names the columns"))
+        return
+    n, sizes = len(columns), [len(cells) for _, cells in rows]
+    if n not in sizes and len(sizes) > 1:  # not the rows are wrong but the header
+        problem = f"names {n} columns, and the rows have {sizes[0]} cells; name each of them"
+        content.refuse(FileError(name, header[0], problem))
+        return
+    nameless = 0
+    for number, (line, cells) in enumerate(rows, 1):
+        if len(cells) != n:
+            problem = f"has {len(cells)} cells, and the header has {n}; quote texts"
+            content.refuse(FileError(name, line, problem))
+            continue
+        row = list(zip(columns, cells, strict=True))
+        # Without a name may be columns that are empty, and the numbers that pandas gives rows.
+        if not nameless and any(not column and c not in ("", f"{number - 1}") for column, c in row):
+            nameless = line
+        _take_row(content, Record(dict(row), name, line, ""), number)
+    if nameless:
+        problem = "has a cell in a column without a name, whose cells are left out; name it"
+        warnings.warn(FileWarning(f"{name}:{nameless}: {problem}"), stacklevel=2)
 
 
 def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str = "rows") -> None:

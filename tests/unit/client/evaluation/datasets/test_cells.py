@@ -192,3 +192,19 @@ def test_a_table_with_formulas_comes_back(tmp_path_factory, query_id: str, text:
     with path.open(newline="") as file:
         cells = [cell for row in list(csv.reader(file))[1:] for cell in row if cell]
     assert all(cell[0] not in "=+-@\t\r" for cell in cells)
+
+
+def test_cells_of_a_column_without_a_name_are_left_out_and_told(tmp_path):
+    (tmp_path / "a.csv").write_text(",query,expected_answers,\n0,who,me,\nx,what,this,\n")
+    content, findings = validate(tmp_path / "a.csv")
+    assert [dict(query.metadata) for query in content.queries.values()] == [{}, {}]
+    (finding,) = findings
+    assert "a.csv:3: has a cell in a column without a name" in finding.text
+
+
+def test_a_header_shorter_than_every_row_is_told_once(tmp_path):
+    (tmp_path / "a.csv").write_text("query,topic\na,b,c\nd,e,f\n")
+    _, findings = validate(tmp_path / "a.csv")
+    assert [finding.text.partition(".csv")[2] for finding in findings] == [
+        ":1: names 2 columns, and the rows have 3 cells; name each of them"
+    ]

@@ -85,6 +85,20 @@ class TestWarningsOfARun:
         assert said.endswith("for example in topic '2'")
 
     @pytest.mark.parametrize(
+        "scores",
+        [
+            [1999999999, 1999999998, 1999999997],
+            [1795752002, 1795752001, 1795700000],  # time stamps: two of the three tie
+            [16777217, 16777216, 3],
+            ["0.30000000000000004", "0.3", "0.1"],
+        ],
+    )
+    def test_scores_that_single_precision_does_not_tell_apart(self, tmp_path, scores):
+        text = run_of(list(enumerate(scores, 1)))
+        (said,) = TrecRun.from_file(write(tmp_path, text)).warnings
+        assert said.startswith("in 1 of 1 topic scores differ in the file and not in single")
+
+    @pytest.mark.parametrize(
         "topics",
         [
             [[(1, 3), (2, 2), (3, 2), (4, 1)]],  # a tie, as rankings have them
