@@ -301,7 +301,7 @@ def json_request(raw: bytes) -> None:
 
 def retry_after(raw: bytes) -> None:
     """Any Retry-After is a number of seconds from 0 on, or nothing."""
-    seconds = retry_after_s(raw.decode("latin-1"))
+    seconds = retry_after_s(raw.decode("latin-1"), NOW)
     _hold(seconds is None or (math.isfinite(seconds) and seconds >= 0), "seconds from 0 on")
 
 

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_file_that_can_be_written_and_not_replaced_is_written(tmp_path, monkey
     assert names(tmp_path) == ["a.txt"]
 
 
-WRITERS = {
+WRITERS: dict[str, Callable[[Path], object]] = {
     "a.json": DATASET.save,
     "a.csv": DATASET.save,
     "results.jsonl": RESULTS.save,
