@@ -539,14 +539,17 @@ class IdFit(_message.Message):
     """alike is how many of these were retrieved for their query in another one."""
     same: _builtins.int
     """same is how many of the latter are the same text: in another normal form, with
-    white space or per cent escapes.
+    white space, per cent escapes, a slash at the end, or as another way to write
+    a number.
     """
     expected_id: _builtins.str
     """expected_id is an example of an id that was not found; empty for none."""
     retrieved_id: _builtins.str
-    """retrieved_id is the one that was retrieved instead, or another one."""
+    """retrieved_id is the one that was retrieved instead, or the most like it; the
+    same, where it was retrieved for another query.
+    """
     difference: _builtins.str
-    """difference is not set."""
+    """difference of the two in words, empty where they are no spellings of one id."""
     def __init__(
         self,
         *,
