@@ -312,9 +312,11 @@ def _read_config(context: click.Context, _: click.Parameter, path: str | None) -
         if name not in known.get(table, ()):
             raise Problem(f"{place}: {key} is no option; see --help")
         option = known[table][name]
-        listed = option.multiple and isinstance(value, list)
-        read = [str(each) for each in value] if listed else str(value)
-        tables[table][option.name or ""] = read
+        given = value if isinstance(value, list) else [value]
+        if not option.multiple and isinstance(value, list):
+            raise Problem(f"{place}: {key} takes one value, not a list")
+        read = [str(each) for each in given]
+        tables[table][option.name or ""] = read if option.multiple else read[0]
     context.default_map = {}
     for command, values in tables.items():
         inner = context.default_map

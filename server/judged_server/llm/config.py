@@ -6,7 +6,7 @@ key that was put in the wrong place.
     currency = "USD"
     [[providers]]  name, dialect, base_url, key_env or key_file, limits
     [[models]]     name, provider, model, structured, prices, quirks
-    [budget]       per_request, per_day, prices of models without any, file
+    [budget]       per_request, per_day, file
 
 First what each table may say, then what one says of another. Keys of providers never stand in the
 file: it names where they are; they are shown to nobody.

@@ -105,11 +105,11 @@ class TestFile:
     def test_is_below_the_environment_and_a_table_above_the_rest(self, file):
         path = file(
             "timeout = 30\nstrict = true\njudge_samples = 3\n"
-            '[score]\nrubric = ["helpfulness"]\njudge-samples = 5\njudge-temperature = 0.5\n'
+            '[score]\nrubric = "helpfulness"\nparam = ["a=b"]\njudge-samples = 5\njudge-temperature = 0.5\n'
         )
         found = given("--config", path, "score", "a.jsonl", JUDGED_JUDGE_TEMPERATURE="0.1")
         assert found == {
-            "timeout": 30.0, "strict": True, "rubric": ("helpfulness",), "judge_samples": 5,
+            "timeout": 30.0, "strict": True, "rubric": ("helpfulness",), "param": ("a=b",), "judge_samples": 5,
             "judge_temperature": 0.1,
         }  # fmt: skip
         assert given("--config", path, "judges") == {}
@@ -125,12 +125,12 @@ class TestFile:
         ("text", "message"),
         [
             ("judge-modle = 'm'", "judged.toml: judge-modle is no option; see --help"),
+            ("judge-model = ['m']", "judged.toml: judge-model takes one value, not a list"),
             ("[scor]\nrubric = 'a'", "[scor]: rubric is no option"),
             (
                 "[score]\nmetric = ['mrr']",
                 "[score]: metric is no option",
             ),
-            ("judge-samples = [1, 2]", "--judge-samples': '[1, 2]' is not a valid int"),
             ("judge-samples = true", "'True' is not a valid int"),
             ("judge = ", "can't be read as TOML: "),
             ("timeout = 'soon'", "Invalid value for '--timeout': 'soon'"),
