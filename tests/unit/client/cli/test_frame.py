@@ -105,12 +105,13 @@ class TestFile:
     def test_is_below_the_environment_and_a_table_above_the_rest(self, file):
         path = file(
             "timeout = 30\nstrict = true\njudge_samples = 3\n"
-            '[score]\nrubric = "helpfulness"\nparam = ["a=b"]\njudge-samples = 5\njudge-temperature = 0.5\n'
+            '[score]\nrubric = "helpfulness"\nparam = ["a=b"]\n'
+            "judge-samples = 5\njudge-temperature = 0.5\n"
         )
         found = given("--config", path, "score", "a.jsonl", JUDGED_JUDGE_TEMPERATURE="0.1")
         assert found == {
-            "timeout": 30.0, "strict": True, "rubric": ("helpfulness",), "param": ("a=b",), "judge_samples": 5,
-            "judge_temperature": 0.1,
+            "timeout": 30.0, "strict": True, "rubric": ("helpfulness",), "param": ("a=b",),
+            "judge_samples": 5, "judge_temperature": 0.1,
         }  # fmt: skip
         assert given("--config", path, "judges") == {}
 
