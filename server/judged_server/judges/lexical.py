@@ -188,12 +188,14 @@ _STOPWORDS = """
 """
 STOPWORDS = frozenset(_STOPWORDS.split())
 """Words that are no content words."""
-NEGATIONS = frozenset(("no", "not", "never", "none", "without", "cannot"))
+_EMPTY = frozenset(word.encode() for word in STOPWORDS)
+NEGATIONS = frozenset((b"no", b"not", b"never", b"none", b"without", b"cannot"))
 """A text with one of these does not match a text with none, unless the two are equal."""
 
 VERSION = 2
-TEXTS_KEPT = 1024
-"""Texts whose words are kept while a slice is judged, since contexts of one query share them."""
+TEXTS_KEPT = 128
+"""Texts whose words are kept while a slice is judged, since contexts of one query share them. With
+many more, their words no longer fit a processor's own cache, which costs more than is saved."""
 QUERY_CREDIT = 0.75
 """A query that has a shared word lowers the threshold to this part of it. Scores are divided by it
 instead, so that `score >= min_score` stays the one rule."""
@@ -219,8 +221,8 @@ _ASCII_ALPHABET = _alphabet(keep_high_bytes=False)
 _WIDE_ALPHABET = _alphabet(keep_high_bytes=True)
 
 
-def _split(text: str, alphabet: bytes) -> list[str]:
-    return text.encode("utf-8", "replace").translate(alphabet).decode().split()
+def _split(text: str, alphabet: bytes) -> list[bytes]:
+    return text.encode("utf-8", "replace").translate(alphabet).split()
 
 
 def normalise(text: str) -> str:
@@ -267,7 +269,7 @@ def _pairs(run: re.Match[str]) -> str:
 
 
 class Words:
-    """The words of ASCII letters and digits in a text, each once in `terms`, and other forms of it.
+    """The words of ASCII letters and digits in a text, as bytes of UTF-8, and other forms of it.
 
     Texts with equal `normal` forms are the same. One contains the other when neither `extent` is
     empty and one is a substring of the other. `flag` says what was not read.
@@ -275,20 +277,25 @@ class Words:
 
     def __init__(self, text: str) -> None:
         self._plain = plain_form(text)
-        self.terms = frozenset(self.in_order())
+        self.in_order = self._read()
+        self.inner = self.in_order[1:-1]
         self.flag = Flag.NONE.value if text.isascii() else self._unread().value
 
-    def in_order(self) -> list[str]:
-        """Return the words as the text has them."""
+    def _read(self) -> list[bytes]:
         # The capital I with a dot is lowered to i and a combining dot; no other lowering beyond
         # ASCII makes or breaks a word, and the alphabet lowers ASCII itself.
         return _split(self._plain.replace("\u0130", "i\u0307"), _ASCII_ALPHABET)
 
     def _unread(self) -> Flag:
         unread = unread_share_of_plain(self._plain)
-        if unread and not self.terms:
+        if unread and not self.in_order:
             return Flag.NO_TOKENS
         return Flag.UNKNOWN_TOKENS if unread > UNREAD_SHARE else Flag.NONE
+
+    @cached_property
+    def terms(self) -> frozenset[bytes]:
+        """Each word once."""
+        return frozenset(self.in_order)
 
     @cached_property
     def normal(self) -> str:
@@ -303,7 +310,7 @@ class Words:
     @cached_property
     def content(self) -> list[str]:
         """The content words in order."""
-        return [word for word in self.in_order() if word not in STOPWORDS]
+        return [word.decode() for word in self.in_order if word not in _EMPTY]
 
     @cached_property
     def pairs(self) -> list[str]:
@@ -311,19 +318,18 @@ class Words:
         return [f"{left} {right}" for left, right in pairwise(self.content)]
 
     @cached_property
-    def weights(self) -> dict[str, int]:
+    def weights(self) -> dict[bytes, int]:
         """The weight of each content word, in twentieths so that sums are exact."""
         return {
             word: 30 if word.isdigit() else 15 if len(word) <= 2 else 27 if len(word) >= 8 else 20
-            for word in self.terms - STOPWORDS
+            for word in self.terms - _EMPTY
         }
 
 
 class UnicodeWords(Words):
     """The words of every language; a text contains another by whole words."""
 
-    def in_order(self) -> list[str]:
-        """Return the words as the text has them."""
+    def _read(self) -> list[bytes]:
         spaced = self._folded()
         if not spaced.isascii():
             spaced = _UNSPACED_RUN.sub(_pairs, spaced.translate(_WORD_CHARACTERS))
@@ -344,7 +350,7 @@ class UnicodeWords(Words):
     @cached_property
     def extent(self) -> str:
         """The words, with a space on either side of each."""
-        return f" {' '.join(self.in_order())} " if self.terms else ""
+        return f" {b' '.join(self.in_order).decode()} " if self.in_order else ""
 
 
 @dataclass(frozen=True)
@@ -367,7 +373,7 @@ class TokenOverlapJudge(PureJudge):
             expected = [read(text) for text in group.expected]
             wanted = frozenset().union(*(one.terms for one in expected))
             for retrieved in map(read, group.retrieved):
-                found = wanted & retrieved.terms
+                found = wanted.intersection(retrieved.in_order)
                 scores += [compare(one, retrieved, one.terms & found, asked) for one in expected]
                 flags += [one.flag | retrieved.flag for one in expected]
         return ScoreColumns(
@@ -375,7 +381,7 @@ class TokenOverlapJudge(PureJudge):
         )
 
     def _ratio(
-        self, expected: Words, retrieved: Words, shared: frozenset[str], asked: frozenset[str]
+        self, expected: Words, retrieved: Words, shared: frozenset[bytes], asked: frozenset[bytes]
     ) -> float:
         if _contained(expected, retrieved, len(shared)):
             return 1.0
@@ -387,9 +393,9 @@ class TokenOverlapJudge(PureJudge):
         return share
 
     def _weighted(
-        self, expected: Words, retrieved: Words, shared: frozenset[str], asked: frozenset[str]
+        self, expected: Words, retrieved: Words, shared: frozenset[bytes], asked: frozenset[bytes]
     ) -> float:
-        if NEGATIONS.isdisjoint(expected.terms) != NEGATIONS.isdisjoint(retrieved.terms):
+        if NEGATIONS.isdisjoint(expected.terms) != NEGATIONS.isdisjoint(retrieved.in_order):
             return 0.0
         if _contained(expected, retrieved, len(shared)):
             return 1.0
@@ -408,7 +414,7 @@ class TokenOverlapJudge(PureJudge):
 def _contained(one: Words, other: Words, n_shared: int) -> bool:
     """Tell whether two texts are the same or one contains the other; no text has an empty one."""
     # Such texts share all words but for the first and the last of one, which may be cut.
-    if n_shared < min(len(one.terms), len(other.terms)) - 2:
+    if n_shared < len(one.terms) - 2 and not one.terms.issuperset(other.inner):
         return False
     if one.normal == other.normal:
         return True

@@ -58,14 +58,18 @@ def test_identity_names_all_that_can_change_a_score() -> None:
 def test_the_lists_are_whole() -> None:
     assert len(STOPWORDS) == 179
     assert {"a", "you're", "yourselves", "mightn", "nor", "not", "no"} <= STOPWORDS
-    assert sorted(NEGATIONS) == ["cannot", "never", "no", "none", "not", "without"]
+    assert {b"cannot", b"never", b"no", b"none", b"not", b"without"} == NEGATIONS
+
+
+def _read(text: str, reader: type[Words] = Words) -> list[str]:
+    return [word.decode() for word in reader(text).in_order]
 
 
 @given(st.one_of(reference.texts, st.text()))
 def test_texts_are_read_as_defined(text: str) -> None:
     assert normalise(text) == reference.normal(plain_form(text))
     expected = re.findall("[a-z0-9]+", plain_form(text).lower())
-    assert Words(text).in_order() == expected
+    assert _read(text) == expected
 
 
 def test_every_white_space_is_run_together() -> None:
@@ -79,11 +83,9 @@ def test_every_character_is_read_as_defined() -> None:
     for start in range(0x80, sys.maxunicode, 4096):
         characters = list(map(chr, range(start, min(start + 4096, sys.maxunicode + 1))))
         text = " ".join(characters)
-        assert Words(text).in_order() == re.findall("[a-z0-9]+", plain_form(text).lower()), hex(
-            start
-        )
+        assert _read(text) == re.findall("[a-z0-9]+", plain_form(text).lower()), hex(start)
         letters = [character for character in characters if character.isalpha()]
-        assert len(UnicodeWords(" ".join(letters)).in_order()) >= len(letters), hex(start)
+        assert len(_read(" ".join(letters), UnicodeWords)) >= len(letters), hex(start)
 
 
 @pytest.mark.parametrize("profile", ["classic", "unicode"])
@@ -243,11 +245,11 @@ def any_language(query: str, expected: str, retrieved: str, min_tokens: int, boo
         ("co\u00adop zero\u200bwidth", ["coop", "zero", "width"]),
         ("don't", ["don", "t"]),
         ("done ✅👍🏽 it\u2019s 20°", ["done", "✅", "👍", "it", "s", "20"]),
-        ("ភ្នំពេញ\u200bជា", UnicodeWords("ភ្នំពេញជា").in_order()),
+        ("ភ្នំពេញ\u200bជា", _read("ភ្នំពេញជា", UnicodeWords)),
     ],
 )
 def test_words_of_any_language(text: str, words: list[str]) -> None:
-    assert UnicodeWords(text).in_order() == words
+    assert _read(text, UnicodeWords) == words
 
 
 @pytest.mark.parametrize(
