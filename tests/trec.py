@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from judged_server.metrics.compute import MetricOptions, MetricTable, compute_trec
+from judged_server.metrics.compute import MetricTable, SettledOptions, compute_trec
 from judged_server.metrics.input.rankings import Qrels, Topics
 from judged_server.metrics.measures import parse_metrics
 
@@ -40,7 +40,7 @@ def measured(
         for side in (qrels, run)
     )
     table = compute_trec(
-        parse_metrics(list(names)), qrels_of(judged), run_of(ranked), MetricOptions(**options)
+        parse_metrics(list(names)), qrels_of(judged), run_of(ranked), SettledOptions(**options)
     )
     topics = [judged[row].query_id for row in table.rows]
     values = {

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from judged.values.choices import Flag, Source, Status
-from judged.values.groups import VerdictCounts, VerdictSample
+from judged.values.groups import VerdictCounts, VerdictDetail
 from judged.values.judges import Judge, Usage
 from judged.values.scores import RubricSummary
 from numpy.typing import NDArray
@@ -226,18 +226,6 @@ class VerdictFault:
     retryable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictDetail:
-    """How a language model came to the verdict at `index`."""
-
-    index: int
-    rationale: str
-    samples: tuple[VerdictSample, ...]
-    usage: Usage
-    model: str
-    system_fingerprint: str
-
-
 @dataclass(slots=True)
 class ScoreColumns:
     """What a judge returns: one score a context, the groups in order, each retrieved-major.
@@ -246,7 +234,7 @@ class ScoreColumns:
     Status) and `flags` (uint8 of Flag) are None when every entry is OK, or unflagged. A judge that
     votes also gives `majorities`, whether most votes said yes, and `agreements`, float64 in [0, 1];
     one that asks a language model `usage`, `sources` (uint8 of Source, None when all were computed)
-    and, if asked for, `details` in ascending index. A calibrated judge gives `probabilities`,
+    and, if asked for, `details` by index, ascending. A calibrated judge gives `probabilities`,
     float64 in [0, 1], 0 where the status is not OK. A cascade says which of its `stages` settled
     each (uint8, from 1; 0 where none did).
     """
@@ -257,7 +245,7 @@ class ScoreColumns:
     faults: tuple[VerdictFault, ...] = ()
     majorities: BoolArray | None = None
     agreements: FloatArray | None = None
-    details: tuple[VerdictDetail, ...] = ()
+    details: Mapping[int, VerdictDetail] = field(default_factory=dict)
     usage: Usage | None = None
     sources: ByteArray | None = None
     probabilities: FloatArray | None = None
@@ -334,6 +322,8 @@ class Verdicts:
             if isinstance(column, tuple):
                 here = (each for each in column if first <= each.index < last)
                 return tuple(replace(each, index=each.index - first) for each in here)
+            if isinstance(column, Mapping):
+                return {at - first: each for at, each in column.items() if first <= at < last}
             return None if column is None else column[first:last]
 
         columns = {

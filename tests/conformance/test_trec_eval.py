@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 from judged.values.choices import NoGold
-from judged_server.metrics.compute import MetricOptions, compute_gains
+from judged_server.metrics.compute import SettledOptions, compute_gains
 from judged_server.metrics.measures import parse_metrics
 
 from tests.trec import measured
@@ -169,7 +169,7 @@ def test_gains_by_rank_equal_the_run_they_come_from():
         ordered = sorted(keys, key=keys.__getitem__, reverse=True)
         gains.append([qrels.get(document, 0) for document in ordered])
         relevant.append([grade for grade in qrels.values() if grade > 0])
-    options = MetricOptions(no_gold=NoGold.ZERO)
+    options = SettledOptions(no_gold=NoGold.ZERO)
     table = compute_gains(parse_metrics(names), gains, relevant, options)
     for column in table.columns:
         assert column.values.tolist() == list(values[column.name].values())

@@ -65,7 +65,7 @@ from numpy.typing import NDArray
 from judged_server import errors, telemetry
 from judged_server.domain import CostTracker, FloatArray, JudgeSpec, need, need_all
 from judged_server.judges.base import ANONYMOUS, Caller
-from judged_server.metrics.compute import MetricOptions
+from judged_server.metrics.compute import SettledOptions
 from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES, FairThreads
 from judged_server.statistics.calibration.calibrate import CalibrationOptions
@@ -259,7 +259,7 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
         "shares": _OF_BINS,
         "variances": _OF_BINS,
     },
-    MetricOptions: {"relevance_level": _COUNT, "max_documents": _COUNT},
+    SettledOptions: {"relevance_level": _COUNT, "max_documents": _COUNT},
     IntervalOptions: {
         "confidence": "[0.5, 0.9999]",
         "resamples": "[100, 100_000]",

@@ -18,6 +18,7 @@ from zlib import crc32
 import numpy as np
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares, stages_sha256
 from judged.values.choices import Flag, Source, Status
+from judged.values.groups import VerdictDetail
 from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 
 from judged_server.domain import (
@@ -28,7 +29,6 @@ from judged_server.domain import (
     Parameter,
     QueryGroup,
     ScoreColumns,
-    VerdictDetail,
     VerdictFault,
     need,
 )
@@ -210,9 +210,8 @@ class _Run:
         for fault in columns.faults:
             index = int(places[fault.index])
             self._faults[index] = replace(fault, index=index)
-        for detail in columns.details:
-            index = int(places[detail.index])
-            self._details[index] = replace(detail, index=index)
+        for item, detail in columns.details.items():
+            self._details[int(places[item])] = detail
         unpaid = {items[fault.index] for fault in columns.faults if fault.reason == Reason.BUDGET}
         usage = columns.usage or Usage()
         signature, n_asked = stage.judge.identity.signature, len(done) - len(unpaid)
@@ -241,7 +240,7 @@ class _Run:
         return replace(
             found,
             faults=tuple(self._faults[place] for place in sorted(self._faults) if not ok[place]),
-            details=tuple(self._details[place] for place in sorted(self._details)),
+            details=dict(sorted(self._details.items())),
             usage=replace(self._usage, cascade=did),
             probabilities=found.probabilities if self._calibrated else None,
         ).compact()

@@ -15,7 +15,7 @@ from operator import add
 
 import numpy as np
 from judged.values.choices import Source, Status
-from judged.values.groups import VerdictSample
+from judged.values.groups import VerdictDetail, VerdictSample
 from judged.values.judges import JudgeIdentity, Usage
 
 from judged_server.domain import (
@@ -24,7 +24,6 @@ from judged_server.domain import (
     JudgeSpec,
     QueryGroup,
     ScoreColumns,
-    VerdictDetail,
     VerdictFault,
     Verdicts,
     need,
@@ -240,12 +239,11 @@ def describe(
     The rationale is that of the first member that has one and agrees with the verdict.
     """
     statuses, decided = _stacked(verdicts, "statuses"), columns.ok
-    nothing = VerdictDetail(0, "", (), Usage(), "", "")
-    told = [{detail.index: detail for detail in one.columns.details} for one in verdicts]
+    nothing = VerdictDetail("", (), Usage(), "", "")
     reasons = [{fault.index: fault.reason for fault in one.columns.faults} for one in verdicts]
 
     def detail(index: int) -> VerdictDetail:
-        found = [of_member.get(index, nothing) for of_member in told]
+        found = [one.columns.details.get(index, nothing) for one in verdicts]
         samples = tuple(
             VerdictSample(
                 Status(int(statuses[place, index])),
@@ -266,7 +264,6 @@ def describe(
             and sample.relevant == bool(relevant[index])
         )
         return VerdictDetail(
-            index,
             next(filter(None, agreeing), ""),
             samples,
             sum((own.usage for own in found), Usage()),
@@ -274,4 +271,4 @@ def describe(
             "",
         )
 
-    return replace(columns, details=tuple(map(detail, range(len(relevant)))))
+    return replace(columns, details={index: detail(index) for index in range(len(relevant))})

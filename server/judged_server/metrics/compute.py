@@ -30,7 +30,7 @@ from judged.values.choices import (
     NoGold,
     Unjudged,
 )
-from judged.values.metrics import MetricCounts
+from judged.values.metrics import MetricCounts, MetricOptions
 
 from judged_server.domain import (
     BoolArray,
@@ -52,26 +52,13 @@ from judged_server.statistics.prediction_powered import correct_mean
 
 
 @dataclass(frozen=True, slots=True)
-class MetricOptions:
-    """The options of one request.
-
-    `matching` applies to verdicts only, `no_gold` to verdicts and gains, `complete` (a topic that
-    the run lacks counts as 0, trec_eval -c) and `unjudged` to qrels. `strict_duplicates` refuses
-    what is otherwise dropped and counted. `interval` asks for intervals of the means, `slice_by`
-    names the keys of the queries' metadata by which to slice. For qrels only, `relevance_level` is
-    the smallest grade that is relevant (trec_eval -l), and `max_documents` the most of a topic that
-    are ranked (trec_eval -M; None: all).
-    """
+class SettledOptions(MetricOptions):
+    """The options of one request, with what the server takes where none are given."""
 
     matching: Matching = Matching.GREEDY_FIRST
     no_gold: NoGold = NoGold.SKIP
-    strict_duplicates: bool = False
-    complete: bool = False
     unjudged: Unjudged = Unjudged.NON_RELEVANT
-    interval: IntervalOptions | None = None
-    slice_by: tuple[str, ...] = ()
     relevance_level: int = 1
-    max_documents: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +156,7 @@ def check_keys(keys: Sequence[str], field: str = "options.slice_by") -> None:
 
 def with_intervals_and_slices(
     table: MetricTable,
-    options: MetricOptions,
+    options: SettledOptions,
     metadata: Sequence[Mapping[str, str]] = (),
     field: str = "options",
 ) -> MetricTable:
@@ -288,7 +275,7 @@ def check_open_ended(measures: Sequence[Measure], max_grade: int) -> None:
 def compute_judged(
     measures: Sequence[Measure],
     results: JudgedResults,
-    options: MetricOptions,
+    options: SettledOptions,
     *,
     field: str = "groups[{}].expected",
 ) -> MetricTable:
@@ -358,7 +345,7 @@ def compute_trec(
     measures: Sequence[Measure],
     qrels: Qrels,
     run: Topics,
-    options: MetricOptions,
+    options: SettledOptions,
 ) -> MetricTable:
     """Return the metrics of a run under qrels, as trec_eval has them; rows are topics of the qrels.
 
@@ -410,7 +397,7 @@ def compute_gains(
     measures: Sequence[Measure],
     gains: Sequence[Sequence[float]],
     relevant_gains: Sequence[Sequence[float]],
-    options: MetricOptions,
+    options: SettledOptions,
     *,
     field: str = "gains.rankings",
 ) -> MetricTable:
@@ -499,7 +486,7 @@ def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
     return has_gold
 
 
-def _no_gold_setting(options: MetricOptions) -> tuple[str, str]:
+def _no_gold_setting(options: SettledOptions) -> tuple[str, str]:
     return ("no_gold", options.no_gold.name.lower())
 
 
@@ -522,7 +509,7 @@ class Judging:
 
     measures: Sequence[Measure]
     results: JudgedResults
-    options: MetricOptions
+    options: SettledOptions
 
 
 def compute_merged(

@@ -35,8 +35,8 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import (
     Judging,
-    MetricOptions,
     MetricTable,
+    SettledOptions,
     check_modes,
     check_open_ended,
     compute_merged,
@@ -298,7 +298,7 @@ class PartedEvaluation:
         catalog: JudgeCatalog,
         spec: JudgeSpec,
         measures: Sequence[Measure],
-        options: MetricOptions,
+        options: SettledOptions,
         caller: Caller,
         *,
         keep_verdicts: bool = True,
@@ -551,7 +551,7 @@ async def evaluate(
     spec: JudgeSpec,
     groups: Sequence[QueryGroup],
     measures: Sequence[Measure],
-    options: MetricOptions,
+    options: SettledOptions,
     *,
     keep_verdicts: bool = True,
     caller: Caller = Caller(),  # noqa: B008 - frozen

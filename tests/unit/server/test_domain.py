@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged.values.groups import VerdictDetail
 from judged.values.judges import JudgeIdentity, Usage
 from judged_server.domain import (
     ScoreColumns,
-    VerdictDetail,
     Verdicts,
 )
 
@@ -34,7 +34,7 @@ def test_a_vote_needs_the_majority_and_the_threshold():
 
 
 def test_a_part_of_verdicts_has_its_part_of_votes_and_details():
-    details = tuple(VerdictDetail(i, str(i), (), Usage(), "m", "") for i in range(3))
+    details = {i: VerdictDetail(str(i), (), Usage(), "m", "") for i in range(3)}
     columns = ScoreColumns(
         np.zeros(3),
         majorities=np.array([True, False, True]),
@@ -45,7 +45,10 @@ def test_a_part_of_verdicts_has_its_part_of_votes_and_details():
     part = Verdicts.decide(columns, [0, 1, 3], 0.5).of_groups(1, 2).columns
     assert part.majorities.tolist() == [False, True]
     assert part.agreements.tolist() == [0.6, 0.7]
-    assert [(detail.index, detail.rationale) for detail in part.details] == [(0, "1"), (1, "2")]
+    assert [(index, detail.rationale) for index, detail in part.details.items()] == [
+        (0, "1"),
+        (1, "2"),
+    ]
     assert part.usage is None
 
 

@@ -14,7 +14,7 @@ from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.error_reason_pb2 import ErrorReason
 from judged.values.choices import Flag, Source, Status
-from judged.values.groups import VerdictError
+from judged.values.groups import VerdictDetail, VerdictError
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem, AnswerScore, Rubric
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from judged_server.domain import (
     QueryGroup,
     ScoreColumns,
     Sides,
-    VerdictDetail,
     VerdictFault,
     Verdicts,
     check_unique,
@@ -318,18 +317,18 @@ def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:
         score=columns.scores.tolist(),
         group_offsets=verdicts.offsets,
         errors=map(write_fault, columns.faults),
-        details=map(write_detail, columns.details),
+        details=map(write_detail, columns.details, columns.details.values()),
         **told,
     )
 
 
-def write_detail(detail: VerdictDetail) -> verdicts_pb2.VerdictDetail:
-    """Return the message of how one verdict came about."""
+def write_detail(index: int, detail: VerdictDetail) -> verdicts_pb2.VerdictDetail:
+    """Return the message of how the verdict at `index` came about."""
     samples = [
         write_fields(verdicts_pb2.VerdictSample, each, reason=reason_number(each.reason))
         for each in detail.samples
     ]
-    return write_fields(verdicts_pb2.VerdictDetail, detail, samples=samples)
+    return write_fields(verdicts_pb2.VerdictDetail, detail, index=index, samples=samples)
 
 
 def reason_number(name: str) -> ErrorReason.ValueType:

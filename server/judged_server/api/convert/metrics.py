@@ -41,8 +41,8 @@ from judged_server.metrics.compute import (
     HumanValues,
     Judging,
     MetricColumn,
-    MetricOptions,
     MetricTable,
+    SettledOptions,
     check_keys,
     check_modes,
     check_open_ended,
@@ -78,7 +78,7 @@ _INPUTS = {
 """Which options something has, by what the rankings are given as."""
 
 
-def read_options(message: metrics_pb2.MetricOptions, given_as: str | None) -> MetricOptions:
+def read_options(message: metrics_pb2.MetricOptions, given_as: str | None) -> SettledOptions:
     """Return the options of a request.
 
     `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups". Raises
@@ -90,7 +90,7 @@ def read_options(message: metrics_pb2.MetricOptions, given_as: str | None) -> Me
     check_keys(slice_by)
     path = f"options.{given}"
     chosen = getattr(message, given or "qrels")
-    options = read(MetricOptions, chosen, path, interval=interval, slice_by=slice_by)
+    options = read(SettledOptions, chosen, path, interval=interval, slice_by=slice_by)
     if given_as is not None:
         used = _INPUTS[given_as]
         rule = f"does nothing for {given_as}; leave it out"
@@ -130,7 +130,7 @@ def write_measured(
     done: Measured,
     request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
-    options: MetricOptions,
+    options: SettledOptions,
 ) -> metrics_pb2.MetricTable:
     """Return the table of what was measured, with all else that the request asks for."""
     metadata: Sequence[Mapping[str, str]] = ()
@@ -153,7 +153,7 @@ class Rankings:
     """
 
     measures: Sequence[Measure]
-    options: MetricOptions
+    options: SettledOptions
     limits: Limits
     path: str = ""
     qrels: Any = None
@@ -349,7 +349,7 @@ def _corrected(
     table: MetricTable,
     request: pb.ComputeMetricsRequest,
     measures: Sequence[Measure],
-    options: MetricOptions,
+    options: SettledOptions,
     done: Measured,
 ) -> MetricTable:
     """Return the table with means corrected by the labels or the human values of the request."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from judged.values.choices import CacheMode, Flag
-from judged.values.groups import VerdictSample
+from judged.values.groups import VerdictDetail, VerdictSample
 from judged.values.judges import JudgeIdentity, Usage
 
 from judged_server.domain import (
@@ -22,7 +22,6 @@ from judged_server.domain import (
     ParameterScalar,
     QueryGroup,
     ScoreColumns,
-    VerdictDetail,
 )
 from judged_server.errors import ModelNotConfigured
 from judged_server.judges.base import Caller, Judge, JudgeKind, Profile, size_of
@@ -255,17 +254,17 @@ def to_columns(
         ),
         column((vote.yes for vote, _ in votes), np.bool_),
         column((vote.agreement for vote, _ in votes), np.float64),
-        tuple(
-            detail(index, *votes[number])
+        {
+            index: detail(*votes[number])
             for index, number in enumerate(numbers if wants_details else ())
-        ),
+        },
         sum((session.usage for _, session in votes), nothing),
         column((session.source for _, session in votes), np.uint8),
     ).compact()
 
 
-def detail(index: int, vote: SampleResult, session: Session) -> VerdictDetail:
-    """Return how the verdict at `index` came about."""
+def detail(vote: SampleResult, session: Session) -> VerdictDetail:
+    """Return how a verdict came about."""
     samples = tuple(
         VerdictSample(
             parsed.status,
@@ -277,4 +276,4 @@ def detail(index: int, vote: SampleResult, session: Session) -> VerdictDetail:
         )
         for _, (parsed, reply, *_) in sorted(session.answers.items())
     )
-    return VerdictDetail(index, vote.reasoning, samples, session.usage, *session.answered_by)
+    return VerdictDetail(vote.reasoning, samples, session.usage, *session.answered_by)

@@ -7,7 +7,7 @@ import pytest
 from judged.values.choices import Matching, NoGold
 from judged_server.metrics.compute import (
     Judging,
-    MetricOptions,
+    SettledOptions,
     compute_judged,
     compute_merged,
 )
@@ -39,7 +39,7 @@ MIXED = judged([1, 0, 1, 0, 0], [1, 2, 0, 2], [1, 0, 3, 2], duplicates=7)
     ],
 )
 def test_queries_without_gold(policy, rows, recall, skipped):
-    table = compute_judged(SOME, MIXED, MetricOptions(no_gold=policy))
+    table = compute_judged(SOME, MIXED, SettledOptions(no_gold=policy))
     assert table.rows.tolist() == rows
     assert table.columns[0].values.tolist() == recall
     assert table.columns[0].mean == sum(recall) / len(recall)
@@ -53,7 +53,7 @@ def test_queries_without_gold(policy, rows, recall, skipped):
 def test_a_missing_verdict_is_never_a_wrong_one():
     # One query is complete and half right; the other hangs on its one missing verdict.
     results = judged([1, 0, 0], [2, 1], [1, 1], missing=[0, 0, 1])
-    table = compute_judged(parse_metrics(["precision", "mrr"]), results, MetricOptions())
+    table = compute_judged(parse_metrics(["precision", "mrr"]), results, SettledOptions())
     precision, mrr = table.columns
     assert table.rows.tolist() == [0]
     assert (precision.mean, precision.lower, precision.upper) == (0.5, 0.25, 0.75)
@@ -63,11 +63,11 @@ def test_a_missing_verdict_is_never_a_wrong_one():
 
 def test_the_bounds_of_greedy_take_in_what_a_new_match_can_cost():
     results = judged([0, 1, 1, 0], [2], [2], missing=[1, 0, 0, 0])
-    recall = compute_judged(SOME, results, MetricOptions()).columns[0]
+    recall = compute_judged(SOME, results, SettledOptions()).columns[0]
     assert (recall.mean, recall.lower, recall.upper) == (None, 0.5, 1.0)
 
 
-GREEDY, ANY = MetricOptions(), MetricOptions(Matching.ANY)
+GREEDY, ANY = SettledOptions(), SettledOptions(Matching.ANY)
 
 
 def results(*matrices, gaps=()):

@@ -5,7 +5,7 @@ import pytest
 from judged.values.choices import Matching, NoGold
 from judged_server.metrics.compute import (
     HumanValues,
-    MetricOptions,
+    SettledOptions,
     compute_judged,
     correct,
     merge_values,
@@ -16,7 +16,7 @@ from judged_server.metrics.measures import parse_measure
 from judged_server.statistics.prediction_powered import correct_mean
 
 MEASURES = [parse_measure(name) for name in ("precision@2", "recall", "ap", "ndcg@3")]
-DEFAULTS = MetricOptions()
+DEFAULTS = SettledOptions()
 GREEDY = Matching.GREEDY_FIRST
 
 
@@ -53,7 +53,7 @@ def truth_table(results, truth, options=DEFAULTS):
 @pytest.mark.parametrize("mode", [GREEDY, Matching.MAXIMUM])
 def test_the_human_value_is_the_same_metric_of_the_labels(mode):
     results, truth = world()
-    options = MetricOptions(mode)
+    options = SettledOptions(mode)
     queries = [90, 2, 3, 50, 7, 44]  # in no order
     table = corrected(results, truth, queries, options)
     human = truth_table(results, truth, options)
@@ -81,7 +81,7 @@ def test_a_query_without_gold_counts_where_the_policy_counts_it():
     relevant = np.array([True, False, True, True])
     results = JudgedResults(relevant, np.array([2, 2, 2]), np.array([1, 0, 1]))
     for policy, n in ((NoGold.SKIP, 2), (NoGold.ZERO, 3)):
-        options = MetricOptions(no_gold=policy)
+        options = SettledOptions(no_gold=policy)
         table = compute_judged(MEASURES, results, options)
         done = by_labels(table, results, [0, 1, 2], relevant)
         assert [column.corrected.n_labelled for column in done.columns] == [n] * 4

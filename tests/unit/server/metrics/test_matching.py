@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.values.choices import Matching
-from judged_server.metrics.compute import MetricOptions, compute_judged, compute_trec
+from judged_server.metrics.compute import SettledOptions, compute_judged, compute_trec
 from judged_server.metrics.matching import JudgedResults, earliest_hits, grades_of, match, unsettled
 from judged_server.metrics.measures import parse_measure, parse_metrics
 
@@ -200,7 +200,7 @@ def results_of(grids, missing=None):
 
 
 def values(metrics, results, mode=Matching.GREEDY_FIRST):
-    table = compute_judged(parse_metrics(metrics), results, MetricOptions(mode))
+    table = compute_judged(parse_metrics(metrics), results, SettledOptions(mode))
     return {column.name: column.values.tolist() for column in table.columns}
 
 
@@ -229,7 +229,7 @@ def test_graded_metrics_are_those_of_qrels_with_the_same_grades(grids):
         judged = [*names, "missed"][: len(grades)]
         topics.append(Topic(str(number), judged, [float(grade) for grade in grades]))
         run.append(Topic(str(number), names, []))
-    table = compute_trec(parse_metrics(GRADED), qrels_of(topics), run_of(run), MetricOptions())
+    table = compute_trec(parse_metrics(GRADED), qrels_of(topics), run_of(run), SettledOptions())
     for column in table.columns:
         assert found[column.name] == pytest.approx(column.values.tolist())
 
@@ -262,7 +262,7 @@ def test_bounds_hold_every_outcome_of_missing_grades(grid, data, mode):
     open_ = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True))
     missing = [place in open_ for place in range(n)]
     table = compute_judged(
-        parse_metrics(GRADED + BY_SCALE), results_of([grid], missing), MetricOptions(mode)
+        parse_metrics(GRADED + BY_SCALE), results_of([grid], missing), SettledOptions(mode)
     )
     assert table.counts.skipped_unsettled == 1
     for outcome in itertools.product(range(4), repeat=len(open_)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from judged.values.choices import IntervalOptions
 from judged_server.metrics.compute import (
-    MetricOptions,
+    SettledOptions,
     compute_gains,
     compute_judged,
     with_intervals_and_slices,
@@ -21,12 +21,12 @@ METADATA = [{"type": "b"}, {"type": "a", "lang": "de"}, {"type": "b"}, {}, {"typ
 
 
 def table_of(rows, options=None):
-    options = options or MetricOptions()
+    options = options or SettledOptions()
     return compute_gains(MEASURES, [GAINS[i] for i in rows], [RELEVANT[i] for i in rows], options)
 
 
 def test_a_slice_is_what_its_queries_are_alone():
-    options = MetricOptions(interval=INTERVAL, slice_by=("type", "lang"))
+    options = SettledOptions(interval=INTERVAL, slice_by=("type", "lang"))
     table = with_intervals_and_slices(table_of(range(5)), options, METADATA)
     assert [(part.key, part.value) for part in table.slices] == [
         ("type", ""),
@@ -37,7 +37,7 @@ def test_a_slice_is_what_its_queries_are_alone():
     ]
     rows_of = [[3], [1], [0, 2], [0, 2, 3], [1]]  # 4 has nothing to find and no value
     for part, rows in zip(table.slices, rows_of, strict=True):
-        alone = with_intervals_and_slices(table_of(rows), MetricOptions(interval=INTERVAL))
+        alone = with_intervals_and_slices(table_of(rows), SettledOptions(interval=INTERVAL))
         for ours, theirs in zip(part.columns, alone.columns, strict=True):
             assert (ours.mean, ours.n, ours.signature) == (theirs.mean, theirs.n, theirs.signature)
             assert ours.interval == theirs.interval
@@ -51,7 +51,7 @@ def test_slices_have_the_bounds_of_their_queries():
         np.array([1, 1, 1], np.int64),
         np.array([0, 0, 0, 1], np.bool_),
     )
-    options = MetricOptions(slice_by=("k",))
+    options = SettledOptions(slice_by=("k",))
     table = compute_judged(MEASURES, results, options)
     metadata = [{"k": "x"}, {"k": "y"}, {"k": "y"}]
     settled, half = with_intervals_and_slices(table, options, metadata).slices

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from judged.values.choices import Matching
-from judged_server.metrics.compute import MetricOptions, compute_gains, compute_judged
+from judged_server.metrics.compute import SettledOptions, compute_gains, compute_judged
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures import parse_metrics
@@ -19,12 +19,12 @@ def matched_by_id(retrieved, relevant):
 def by_id(retrieved, relevant, names):
     """The metrics of one query whose documents are matched by id."""
     results = matched_by_id(retrieved, relevant)
-    table = compute_judged(parse_metrics(names), results, MetricOptions())
+    table = compute_judged(parse_metrics(names), results, SettledOptions())
     return {column.name: column.mean for column in table.columns}
 
 
 def by_relevance(relevance, n_relevant, names):
-    table = compute_gains(parse_metrics(names), [relevance], [[1] * n_relevant], MetricOptions())
+    table = compute_gains(parse_metrics(names), [relevance], [[1] * n_relevant], SettledOptions())
     return {column.name: column.mean for column in table.columns}
 
 
@@ -32,7 +32,7 @@ def test_two_results_of_which_one_matches():
     results = JudgedResults(np.array([True, False, False, False]), np.array([2]), np.array([2]))
     names = ["recall@2", "precision@2", "hit_rate@2", "mrr@2", "ndcg@2", "ap@2"]
     for mode in (Matching.GREEDY_FIRST, Matching.MAXIMUM):
-        table = compute_judged(parse_metrics(names), results, MetricOptions(matching=mode))
+        table = compute_judged(parse_metrics(names), results, SettledOptions(matching=mode))
         means = [column.mean for column in table.columns]
         assert means == pytest.approx([0.5, 0.5, 1, 1, 0.613147, 0.5], abs=1e-6)
 
@@ -67,7 +67,7 @@ def test_a_repeated_document_never_counts_twice(mode):
     assert undropped < dropped < 1.0
     assert dropped == pytest.approx((1 + 0.63092975) / (1 + 0.63092975 + 0.5), abs=1e-7)
     results = matched_by_id(retrieved, relevant)
-    table = compute_judged(parse_metrics(["ndcg@4"]), results, MetricOptions(matching=mode))
+    table = compute_judged(parse_metrics(["ndcg@4"]), results, SettledOptions(matching=mode))
     assert table.columns[0].mean == undropped
 
 
@@ -76,7 +76,7 @@ def test_context_precision_of_graded_relevance():
         parse_metrics(["context_precision", "context_precision@2"]),
         [[1, 0.5, 0]],
         [[1, 0.5]],
-        MetricOptions(),
+        SettledOptions(),
     )
     assert [c.mean for c in table.columns] == pytest.approx([0.681818, 1.25 / 1.5], abs=1e-6)
 
@@ -90,5 +90,5 @@ def test_hybrid_log_rank_is_the_same_in_every_mode_where_ids_match(
     mode, retrieved, relevant, expected
 ):
     results = matched_by_id(retrieved, relevant)
-    table = compute_judged(parse_metrics(["hybrid_log_rank"]), results, MetricOptions(mode))
+    table = compute_judged(parse_metrics(["hybrid_log_rank"]), results, SettledOptions(mode))
     assert table.columns[0].mean == pytest.approx(expected, abs=1e-15)

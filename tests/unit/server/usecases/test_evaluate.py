@@ -15,7 +15,7 @@ from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind
 from judged_server.judges.semantic import SemanticKind
-from judged_server.metrics.compute import MetricOptions
+from judged_server.metrics.compute import SettledOptions
 from judged_server.metrics.measures import parse_metrics
 from judged_server.usecases.evaluate import PartedEvaluation, evaluate
 
@@ -51,7 +51,7 @@ CATALOG = JudgeCatalog([ExactKind(), SpanKind(), BrokenKind()], "exact")
 
 def parted(kind="", metrics=METRICS, **options):
     keep_verdicts = options.pop("keep_verdicts", True)
-    measures, how = parse_metrics(metrics), MetricOptions(**options)
+    measures, how = parse_metrics(metrics), SettledOptions(**options)
     return PartedEvaluation(
         CATALOG, JudgeSpec(kind), measures, how, Caller(), keep_verdicts=keep_verdicts
     )
@@ -98,7 +98,7 @@ def cut_at(group, place):
 
 @given(groups(), st.data())
 async def test_parts_are_measured_as_the_whole(whole, data):
-    options = MetricOptions(slice_by=("topic",))
+    options = SettledOptions(slice_by=("topic",))
     once, judged = await evaluate(
         CATALOG, JudgeSpec(), whole, parse_metrics(METRICS), options, keep_verdicts=False
     )
@@ -162,7 +162,7 @@ class NoModels:
 async def test_vectors_choose_the_judge_that_compares_them_behind_groups_without_any():
     catalog = JudgeCatalog([ExactKind(), SemanticKind(NoModels())], "exact")
     run = PartedEvaluation(
-        catalog, JudgeSpec("semantic"), parse_metrics(["mrr"]), MetricOptions(), Caller()
+        catalog, JudgeSpec("semantic"), parse_metrics(["mrr"]), SettledOptions(), Caller()
     )
     vectors = Sides(np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32))
     by_id = group("1", [], ["?"], document_ids=["a"], relevant_document_ids=["a"])

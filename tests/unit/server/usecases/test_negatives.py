@@ -4,7 +4,7 @@ import pytest
 from judged_server.domain import JudgeSpec, QueryGroup
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind
-from judged_server.metrics.compute import MetricOptions
+from judged_server.metrics.compute import SettledOptions
 from judged_server.metrics.measures import parse_metrics
 from judged_server.usecases.evaluate import evaluate
 
@@ -16,7 +16,7 @@ def catalog():
 
 async def run(catalog, groups, metrics=("recall",), judge="exact", **how):
     measures = parse_metrics(list(metrics))
-    return await evaluate(catalog, JudgeSpec(judge), groups, measures, MetricOptions(), **how)
+    return await evaluate(catalog, JudgeSpec(judge), groups, measures, SettledOptions(), **how)
 
 
 def group(query_id, expected, retrieved, **more):

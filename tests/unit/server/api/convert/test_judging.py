@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from judged._codec import read_fields
 from judged.v1 import groups_pb2, verdicts_pb2
 from judged.values.choices import Source, Status
-from judged.values.groups import VerdictCounts
+from judged.values.groups import VerdictCounts, VerdictDetail
 from judged.values.judges import JudgeIdentity, Usage
 from judged_server.api.convert.judging import (
     read_groups,
@@ -18,7 +18,7 @@ from judged_server.api.convert.judging import (
     write_judged,
     write_verdicts,
 )
-from judged_server.domain import ScoreColumns, VerdictDetail, VerdictFault, Verdicts, counts_of
+from judged_server.domain import ScoreColumns, VerdictFault, Verdicts, counts_of
 
 from tests.fakes.limits import limits
 
@@ -64,12 +64,12 @@ def verdicts(draw: st.DrawFn) -> Verdicts:
 
     statuses = maybe(random.integers(1, draw(st.integers(2, 5)), total).astype(np.uint8))
     faults: tuple[VerdictFault, ...] = ()
-    details: tuple[VerdictDetail, ...] = ()
+    details: dict[int, VerdictDetail] = {}
     if statuses is not None:
         missing = np.flatnonzero(statuses != Status.OK).tolist()
         faults = tuple(VerdictFault(i, "INTERNAL", "m", retryable=bool(i % 2)) for i in missing)
     if total and draw(st.booleans()):
-        details = (VerdictDetail(total - 1, "why", (), Usage(calls=1), "model", "build"),)
+        details = {total - 1: VerdictDetail("why", (), Usage(calls=1), "model", "build")}
     columns = ScoreColumns(
         random.random(total),
         statuses,
@@ -102,7 +102,7 @@ def test_a_reply_has_every_column_that_says_something(sent: Verdicts):
         assert list(getattr(message, name)) == ([] if says_nothing else column.tolist()), name
     assert [fault.index for fault in message.errors] == [fault.index for fault in columns.faults]
     assert [(d.index, d.rationale) for d in message.details] == [
-        (d.index, d.rationale) for d in columns.details
+        (index, d.rationale) for index, d in columns.details.items()
     ]
     assert read_fields(VerdictCounts, reply.counts) == counts_of(sent)
     assert reply.HasField("usage") == (columns.usage is not None)

@@ -11,7 +11,7 @@ from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Matching, NoGold
 from judged_server.api.convert.metrics import Rankings, compute, read_qrels, read_topics
 from judged_server.errors import InvalidField
-from judged_server.metrics.compute import MetricOptions
+from judged_server.metrics.compute import SettledOptions
 from judged_server.metrics.measures import parse_metrics
 
 from tests.fakes.limits import limits
@@ -26,7 +26,7 @@ def ranking(query_id, expected, retrieved):
     return pb.EmbeddedRanking(query_id=query_id, embeddings=vectors)
 
 
-def measure(metrics, *rankings, options=MetricOptions(), **fields):  # noqa: B008 - frozen
+def measure(metrics, *rankings, options=SettledOptions(), **fields):  # noqa: B008 - frozen
     message = pb.EmbeddedRankings(rankings=rankings, **fields)
     measured = Rankings(parse_metrics(metrics), options, LIMITS)
     return measured.measure("embedded", pb.ComputeMetricsRequest(embedded=message)).table
@@ -41,7 +41,7 @@ def test_the_family_is_in_mode_any_and_plain_metrics_in_that_of_the_request():
     table = measure(names, NEAR)
     assert [c.mean for c in table.columns] == pytest.approx([2 / 3, 1 / 3, 0.5, 1.0])
     assert [c.name for c in table.columns] == names
-    any_mode = measure(["precision"], NEAR, options=MetricOptions(Matching.ANY))
+    any_mode = measure(["precision"], NEAR, options=SettledOptions(Matching.ANY))
     assert any_mode.columns[0].mean == pytest.approx(2 / 3)
 
 
@@ -57,7 +57,7 @@ def test_a_query_without_vectors_to_expect():
     nothing = ranking("2", [], [[1, 0]])
     assert measure(["recall"], NEAR, nothing).counts.skipped_no_gold == 1
     with pytest.raises(InvalidField) as caught:
-        measure(["recall"], NEAR, nothing, options=MetricOptions(no_gold=NoGold.ERROR))
+        measure(["recall"], NEAR, nothing, options=SettledOptions(no_gold=NoGold.ERROR))
     assert caught.value.field == "embedded.rankings[1].embeddings.expected"
 
 

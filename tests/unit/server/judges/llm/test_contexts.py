@@ -97,6 +97,6 @@ class TestDetails:
     @pytest.mark.parametrize("text", ["é" * 40_000, "x" * 70_000, "\ud800"])
     def test_raw_replies_are_cut_between_characters(self, text):
         made = vote(Answer(YES, reply(text), Usage()))
-        (detail,) = columns_of([made], [0], details=True).details
+        detail = columns_of([made], [0], details=True).details[0]
         raw = detail.samples[0].raw_reply.encode()
         assert MAX_RAW_REPLY_BYTES - 3 < len(raw) <= MAX_RAW_REPLY_BYTES or raw == b"?"

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 from judged.values.agreement import IdFit
-from judged_server.metrics.compute import MetricOptions, compute_trec
+from judged_server.metrics.compute import SettledOptions, compute_trec
 from judged_server.metrics.input.id_fit import add_fits, fit_warning
 from judged_server.metrics.measures import parse_metrics
 
@@ -39,7 +39,7 @@ SPELLINGS = {
 def fit_of(qrels: dict[str, dict[str, int]], run: dict[str, list[str]]) -> IdFit:
     topics = [Topic(q, list(of), list(of.values())) for q, of in qrels.items()]
     ranked = [Topic(q, found) for q, found in run.items()]
-    table = compute_trec(MEASURES, qrels_of(topics), run_of(ranked), MetricOptions())
+    table = compute_trec(MEASURES, qrels_of(topics), run_of(ranked), SettledOptions())
     return table.id_fit
 
 

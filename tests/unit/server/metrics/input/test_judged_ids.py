@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from judged.values.choices import Matching
-from judged_server.metrics.compute import MetricOptions, compute_judged, compute_trec
+from judged_server.metrics.compute import SettledOptions, compute_judged, compute_trec
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.matching import JudgedResults
 from judged_server.metrics.measures import parse_metrics
@@ -35,7 +35,7 @@ def under_qrels(groups):
         for i, (_, relevant, grades) in enumerate(groups)
     ]
     run = [Topic(str(i), found) for i, (found, _, _) in enumerate(groups)]
-    return compute_trec(parse_metrics(METRICS), qrels_of(topics), run_of(run), MetricOptions())
+    return compute_trec(parse_metrics(METRICS), qrels_of(topics), run_of(run), SettledOptions())
 
 
 CASES = {
@@ -55,7 +55,7 @@ CASES = {
 @pytest.mark.parametrize("groups", CASES.values(), ids=CASES.keys())
 def test_the_numbers_are_those_of_qrels(groups):
     expected = under_qrels(groups)
-    found = compute_judged(parse_metrics(METRICS), results_of(*groups), MetricOptions())
+    found = compute_judged(parse_metrics(METRICS), results_of(*groups), SettledOptions())
     assert values_of(found) == values_of(expected)
     assert found.counts.evaluated == expected.counts.evaluated == len(groups)
     assert found.counts.skipped_no_gold == 0
@@ -69,7 +69,7 @@ def test_random_grades_and_rankings():
         judged = rng.permutation(names)[: rng.integers(1, 9)].tolist()
         grades = dict(zip(judged, rng.integers(-1, 5, len(judged)).tolist(), strict=True))
         groups.append((rng.permutation(names)[: rng.integers(0, 12)].tolist(), (), grades))
-    found = compute_judged(parse_metrics(METRICS), results_of(*groups), MetricOptions())
+    found = compute_judged(parse_metrics(METRICS), results_of(*groups), SettledOptions())
     assert values_of(found) == values_of(under_qrels(groups))
     assert found.counts.unjudged == under_qrels(groups).counts.unjudged
 
@@ -88,7 +88,7 @@ def test_a_judge_with_grades_leaves_those_of_ids_alone():
         judged_ids=ids,
     )
     table = compute_judged(
-        parse_metrics(["rbp(p=0.5)@2", "ndcg@2", "mrr"]), results, MetricOptions()
+        parse_metrics(["rbp(p=0.5)@2", "ndcg@2", "mrr"]), results, SettledOptions()
     )
     rbp, ndcg, mrr = (column.values.tolist() for column in table.columns)
     assert rbp == pytest.approx([0.5 * 2 / 3, 0.5 * (0.5 + 0.5), 0.25])
@@ -104,7 +104,7 @@ def test_a_judge_with_grades_leaves_those_of_ids_alone():
 def test_another_piece_of_a_document_is_a_hit_where_results_are_not_paired(mode):
     results = results_of((["a", "a", "b"], (), {"a": 2, "b": 1, "c": 1}))
     table = compute_judged(
-        parse_metrics(["precision", "recall", "mrr"]), results, MetricOptions(mode)
+        parse_metrics(["precision", "recall", "mrr"]), results, SettledOptions(mode)
     )
     precision = 1.0 if mode is Matching.ANY else 2 / 3
     assert [column.mean for column in table.columns] == [precision, 2 / 3, 1.0]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged.values.choices import Unjudged
-from judged_server.metrics.compute import MetricOptions, compute_trec
+from judged_server.metrics.compute import SettledOptions, compute_trec
 from judged_server.metrics.measures import parse_metrics
 
 from tests.trec import Topic, qrels_of, run_of
 
-CONDENSED = MetricOptions(unjudged=Unjudged.CONDENSED)
-BOUNDS = MetricOptions(unjudged=Unjudged.BOUNDS)
+CONDENSED = SettledOptions(unjudged=Unjudged.CONDENSED)
+BOUNDS = SettledOptions(unjudged=Unjudged.BOUNDS)
 MONOTONE = [
     *("precision@2", "precision@5", "recall@2", "recall", "f1@3", "hit_rate@1", "mrr", "mrr@2"),
     *("ap", "ap@2", "ndcg@2", "ndcg@5", "ndcg(gain=exponential)@3", "rbp", "err(max_grade=3)"),
@@ -31,7 +31,7 @@ def test_condensed_rankings_leave_unjudged_documents_out():
     qrels = {"a": 1, "b": 0, "c": 2, "pooled": -1}
     metrics = ["mrr", "precision@2", "ndcg", "judged", "bpref", "infap"]
     found = table(qrels, "xaybzcx", metrics, CONDENSED)
-    without = table(qrels, "abc", metrics, MetricOptions())
+    without = table(qrels, "abc", metrics, SettledOptions())
     assert [c.values[0] for c in found.columns] == [c.values[0] for c in without.columns]
     assert found.counts.unjudged == 3
     assert found.counts.retrieved == 3
@@ -76,7 +76,7 @@ def test_every_judgement_lies_within_the_bounds(qrels, run):
         if len(unjudged) > 4 and len(set(decided)) > 2:
             continue
         complete = {**qrels, **dict(zip(unjudged, decided, strict=True))}
-        judged = table(complete, run, MONOTONE, MetricOptions())
+        judged = table(complete, run, MONOTONE, SettledOptions())
         for bounded, sure in zip(found.columns, judged.columns, strict=True):
             value = sure.values[0]
             assert bounded.lower - 1e-9 <= value <= bounded.upper + 1e-9, bounded.name
