@@ -57,7 +57,8 @@ def write_fields(kind: type[Written], value: Any = None, **others: object) -> Wr
     for name, attribute, write in _setters(kind.DESCRIPTOR):
         part = others[name] if name in others else getattr(value, attribute, None)
         if part is not None:
-            written[name] = part if write is None else write(part)
+            if (made := part if write is None else write(part)) is not None:
+                written[name] = made
         elif attribute in needed and name not in others:
             named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
             raise _refusal(named[name], name, None, TypeError())
@@ -148,7 +149,10 @@ def _setter(field: FieldDescriptor) -> _Get | None:
         return partial(_at, field.name, write)
 
     def each(values: Any) -> object:  # noqa: ANN401 - what is given for a list
-        if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        if type(values) in (list, tuple):
+            if not values:
+                return None  # which protobuf takes half a microsecond less for
+        elif isinstance(values, str | Mapping) or not isinstance(values, Iterable):
             raise WrongType.of_field(field.name, f"must be a list, not {kind_of(values)}")
         return values if inner is None else _each(field.name, write, values)
 
@@ -157,6 +161,8 @@ def _setter(field: FieldDescriptor) -> _Get | None:
 
 def _map_setter(name: str, one: _Get | None) -> _Get:
     def each(named: Any) -> object:  # noqa: ANN401 - what is given for a mapping
+        if named == {}:
+            return None
         if not isinstance(named, Mapping):
             rule = f"must be a mapping of names to values, not {kind_of(named)}"
             raise WrongType.of_field(name, rule)

@@ -332,6 +332,8 @@ class Record:
 
     def text(self, *names: str) -> str:
         """Return a field that must be there and be text."""
+        if type(value := self.fields.get(names[0])) is str:
+            return value
         return self._needed(_TEXT, *names)  # type: ignore[no-any-return]
 
     def position(self, *names: str) -> int:
@@ -381,6 +383,8 @@ class Record:
 
     def items(self, *names: str) -> Sequence[object]:
         """Return a list; an empty one when it is not there."""
+        if self.get(*names) is None:
+            return ()
         return self._optional(_LIST, *names) or ()
 
     def identifiers(self, *names: str) -> list[str]:

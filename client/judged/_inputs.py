@@ -194,7 +194,7 @@ def need_list(values: object, field: str, what: str) -> Sequence[object]:
 
 def refuse_set(values: object, field: str) -> None:
     """Raise WrongType for a set, whose order differs from one process to the next."""
-    if isinstance(values, AbstractSet):
+    if type(values) not in (list, tuple) and isinstance(values, AbstractSet):
         rule = f"is a {type(values).__name__}, which has no order; give a list, best first"
         raise WrongType.of_field(field, rule)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from itertools import chain, pairwise, repeat
@@ -337,7 +338,8 @@ class Verdicts(View, Listed[Verdict]):
 
     def count(self, flag: Flag) -> int:
         """Return the number of verdicts that carry a flag."""
-        return sum(1 for flags in self.flags if flags & flag)
+        # Few distinct ones stand in a column, and `&` of members of an enum takes a microsecond.
+        return sum(n for flags, n in Counter(self.flags).items() if flags & flag)
 
 
 def join_verdicts(
