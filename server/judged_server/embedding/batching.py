@@ -169,6 +169,12 @@ class WorkQueue:
         self._idle = self._busy_with_batch_work = 0
         self._closed = False
 
+    def check(self, call: Call) -> None:
+        """Refuse a call before its texts are read, by an estimate of its cost, as `submit` does."""
+        with self._lock:
+            call.sender = self._admission.sender(call.sender, call.cost)
+            self._admission.check(call, time.monotonic())
+
     def submit(self, call: Call) -> None:
         """Take a call in, once its texts were read; its waiter is woken when all have ended.
 

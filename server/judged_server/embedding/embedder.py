@@ -32,6 +32,9 @@ SLICE_CHARS = 16_384
 _NOT_READ = TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on this text"))
 
 _READING = FairThreads("tokenize", 1)
+_TOKEN_CHARS = 5
+"""Characters that make a token of a plain text. Many calls are refused by this estimate while the
+server is overloaded: to read their texts first would take time from those that were let in."""
 """For reading texts, which takes a hundredth of the time that the model takes for them."""
 
 logger = logging.getLogger(__name__)
@@ -89,6 +92,7 @@ class ModelEmbedder:
         if missing:
             call = Call(asyncio.get_running_loop().create_future(), SENDER.get(), deadline)
             call.runs = [] if telemetry.tracer is not None else None
+            self._queue.check(replace(call, cost=sum(map(len, missing.values())) // _TOKEN_CHARS))
             try:
                 await _READING.run(partial(self._read, call, missing, long_text))
                 await call.waiter

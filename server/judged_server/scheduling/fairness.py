@@ -278,10 +278,19 @@ class Admission:
         return self._batch if call.sender.is_batch else self._interactive
 
     def admit(self, call: Work, now: float) -> None:
-        """Let a call in.
+        """Let a call in. Raises as `check` does."""
+        self.check(call, now)
+        of = self._class_of(call)
+        share = of.shares.setdefault(call.sender.name, _Share(call.sender.weight))
+        share.weight = call.sender.weight  # the newest is what the operator has set last
+        share.cost += call.cost
+        share.calls += 1
+        of.cost += call.cost
 
-        Raises Overloaded, or DeadlineTooShort when the call would be late even if nothing else were
-        there.
+    def check(self, call: Work, now: float) -> None:
+        """Raise Overloaded for a call that is too much.
+
+        Raises DeadlineTooShort when it would be late even if nothing else were there.
         """
         cost, of = call.cost, self._class_of(call)
         share = of.shares.get(call.sender.name) or _Share(call.sender.weight)
@@ -297,11 +306,6 @@ class Admission:
                 has_room = of.cost + cost <= self._room or own <= self._room * part
             if not has_room:
                 raise self.overloaded(call)
-        of.shares[call.sender.name] = share
-        share.weight = call.sender.weight  # the newest is what the operator has set last
-        share.cost += cost
-        share.calls += 1
-        of.cost += cost
 
     def time_left(self, call: Work, now: float) -> float | None:
         """Return how many seconds a call has, None for any number or while the rate is unknown.
