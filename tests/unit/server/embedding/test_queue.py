@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,13 +17,15 @@ from judged_server.embedding.batching import (
     WorkQueue,
 )
 from judged_server.embedding.embedder import MODEL
-from judged_server.embedding.tokenizer import TokenizedText
+from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
 from judged_server.errors import Overloaded
 from judged_server.scheduling import fairness
 from judged_server.scheduling.fairness import Admission
 from judged_server.tenant import Sender
 
+from tests.fakes.models import tiny_model
 from tests.fakes.models.session import begun
+from tests.fakes.models.tiny_model import WINDOW
 
 BATCH_CALL = Sender(is_batch=True)
 IDLE = asyncio.new_event_loop()
@@ -140,3 +143,17 @@ class TestTurns:
         session.gate.set()
         assert not (await first).faults
         assert not (await embedder.embed(["abc"], "truncate")).faults
+
+    async def test_what_is_too_much_is_refused_before_its_texts_are_read(self, make, session):
+        tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
+        embedder = make(tokenizer=tokenizer, max_queued_tokens=40)
+        session.gate.clear()
+        first = asyncio.create_task(embedder.embed(["abc def ghi jkl mno pqr"], "truncate"))
+        await begun(session)
+        with (
+            mock.patch.object(tokenizer, "encode", side_effect=AssertionError("was read")),
+            pytest.raises(Overloaded),
+        ):
+            await embedder.embed(["abc " * 100], "truncate")
+        session.gate.set()
+        assert not (await first).faults
