@@ -306,6 +306,8 @@ _FLAGGED = {
     "model of its language, or llm",
     "flagged_truncated": "about a text longer than the model's window; only its beginning was "
     "judged",
+    "flagged_fallback": "by a fallback, since the provider of the model that was asked failed; "
+    "another model may judge in another way",
     "flagged_reserved_tokens": "flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
     "characters that only a model reads; read those texts before you trust the verdicts",
 }

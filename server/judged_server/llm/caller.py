@@ -5,7 +5,8 @@ The way of a question goes down this file, and on from there:
     ask                  what the cache has (`reply_cache`) is the answer
     _ask_or_join         somebody may be asking the same already (`single_flight`)
     _ask_and_keep        what comes is kept
-    _ask_model           asks, within the budgets (`budgets`), until a reply is in form
+    _ask_model           asks the model, or those behind it when its provider fails
+    _ask_one             asks, within the budgets (`budgets`), until a reply is in form
     models               writes the request and reads the reply in the provider's dialect
     transport.endpoint   waits for a turn, sends it (`http`), tries again
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from judged.values.choices import CacheMode, Source, Status
@@ -44,6 +45,8 @@ from judged_server.llm.reply_cache import ReplyCache
 from judged_server.scheduling.fairness import SingleFlight
 from judged_server.tenant import TENANT
 
+_log = telemetry.Logger("llm")
+
 _TRIES = 2
 """Requests for one reply in the right form: the second says what was wrong. Both are paid for."""
 _REPAIRS = {
@@ -53,6 +56,16 @@ _REPAIRS = {
 }
 """What the next request says of a reply in the wrong form; "" for the fault's own words. Replies
 that are refusals, or that repeat the marker, are not asked for again."""
+_BEFORE_FALLBACK = 0.5
+"""What a model may take of the time that is left, while others stand behind it."""
+_OF_THE_PROVIDER = {
+    Reason.TIMEOUT,
+    Reason.RATE_LIMITED,
+    Reason.PROVIDER_UNREACHABLE,
+    Reason.PROVIDER_REFUSED_KEY,
+    Reason.BREAKER_OPEN,
+}
+"""Reasons for which another provider may do better."""
 _LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
 """What is left of the caller's time for the reply: a share of it, within bounds in seconds."""
 _MOST_OWED = 10_000
@@ -97,7 +110,8 @@ class CallOptions:
 class Answer(NamedTuple):
     """What came of a question: a parsed reply, the reply itself if one came, and what it took.
 
-    `unwritten` says that what it cost could not be written down in time.
+    `fallback` names the model that gave the reply in place of the one that was asked. `unwritten`
+    says that what it cost could not be written down in time.
     """
 
     parsed: ParsedReply
@@ -105,6 +119,7 @@ class Answer(NamedTuple):
     usage: Usage = Usage()
     source: Source = Source.COMPUTED
     unwritten: bool = False
+    fallback: str = ""
 
 
 class _Asked(NamedTuple):
@@ -215,7 +230,7 @@ class ModelCaller:
         return answer
 
     async def _keep(self, asked: _Asked, answer: Answer) -> None:
-        ours = answer.parsed.status is Status.OK
+        ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             rubric, card = asked.question.rubric, asked.model.card
             # What nobody paid for is answered before it is stored.
@@ -228,16 +243,40 @@ class ModelCaller:
         if owed.reply is None or not await self._budgets.written(asked.call_options.ends_at):
             return Answer(_UNWRITTEN)
         parsed, usage = asked.parsed(owed.reply), Usage(cached=1)
-        found = Answer(parsed, owed.reply, usage, Source.CACHE)
+        found = Answer(parsed, owed.reply, usage, Source.CACHE, fallback=owed.fallback)
         if self._owed.pop(asked.key, None) is not None:
             await self._keep(asked, found)
         return found
 
     async def _ask_model(self, asked: _Asked) -> Answer:
-        """Ask the provider; again when its reply is not in the form that it was asked for."""
+        """Ask the model; where its provider fails, those behind it with the time that is left."""
+        behind = asked.model.fallback
+        if behind is None:
+            return (await self._ask_one(asked))[0]
+        ends_at = asked.call_options.ends_at - (1 - _BEFORE_FALLBACK) * asked.left_s
+        options = replace(asked.call_options, ends_at=ends_at)
+        answer, fault = await self._ask_one(asked._replace(call_options=options))
+        if answer.reply is not None or fault is None or not _passes_on(fault) or asked.left_s <= 0:
+            return answer
+        name = behind.card.name
+        _log.warning(
+            "llm fallback", model=asked.model.card.name, fallback=name, reason=str(fault.reason)
+        )
+        other = await self._ask_model(asked._replace(model=behind))
+        usage = answer.usage + other.usage
+        if other.reply is None:
+            return answer._replace(usage=usage)
+        return other._replace(usage=usage, fallback=other.fallback or name)
+
+    async def _ask_one(self, asked: _Asked) -> tuple[Answer, ModelFault | None]:
+        """Ask one model; again when its reply is not in the form that it was asked for.
+
+        Returns its last fault too.
+        """
         _, model, question, call_options = asked
         card = model.card
         answer = Answer(_NO_TIME, usage=nothing(card.prices))
+        failure = None
         for attempt in range(_TRIES):
             if asked.left_s <= 0:
                 break
@@ -258,6 +297,7 @@ class ModelCaller:
                     call_options.judge,
                 )
             except ModelFault as fault:
+                failure = fault
                 took = asyncio.get_running_loop().time() - began
                 _trace(card, question, request, took, fault)
                 if reply is None:  # else what is wrong with the reply says more
@@ -276,7 +316,17 @@ class ModelCaller:
                 break
         if answer.usage.calls or answer.usage.cost:
             _report(card, answer.usage, call_options)
-        return answer
+        return answer, failure
+
+
+def _passes_on(fault: ModelFault) -> bool:
+    """Return whether another provider may do better.
+
+    A request that this one turned down as such, too long say, is not sent to another.
+    """
+    if not isinstance(fault, ProviderFault):
+        return False
+    return fault.reason in _OF_THE_PROVIDER or fault.retryable or fault.unsent
 
 
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:

@@ -29,6 +29,7 @@ import pydantic
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic.dataclasses import dataclass as table
 
+from judged_server.errors import did_you_mean
 from judged_server.llm.chat import Prices
 from judged_server.settings import SettingsError
 
@@ -201,7 +202,10 @@ class ProviderConfiguration:
 
 @table(frozen=True, slots=True, config=STRICT)
 class ModelConfiguration:
-    """One model of a provider, under the operator's name, with its quirks."""
+    """One model of a provider, under the operator's name, with its quirks.
+
+    `fallback` names the models that are asked in its place when its provider fails, in order.
+    """
 
     name: Name
     provider: Name
@@ -215,6 +219,7 @@ class ModelConfiguration:
     schema_bounds: bool = True
     input_per_million: PerMillion | None = None
     output_per_million: PerMillion | None = None
+    fallback: tuple[Name, ...] = ()
     default: bool = False
 
     def __post_init__(self) -> None:
@@ -329,6 +334,9 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
             way = "models", at
             _refuse_taken(model.name, models)
             models[model.name] = _model(model, content["models"][at], providers, models)
+        for at, model in enumerate(models.values()):
+            way = "models", at
+            _check_fallback(model, models)
         if "budget" in content:
             way = ("budget",)
             _check_budget(budget, found.models)
@@ -381,6 +389,36 @@ def _model(
     has = _api_of(provider, given)
     _one_of("structured", model.structured, has.structured)
     return replace(model, **{key: each for key, each in has.defaults.items() if key not in given})
+
+
+def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> list[str]:
+    """Return the names of the models behind one, in order; those behind them included."""
+    chain: list[str] = []
+    ahead = [*models[name].fallback]
+    while ahead:
+        other = ahead.pop(0)
+        if other not in chain:
+            chain.append(other)
+            ahead = [*models[other].fallback, *ahead]
+    return chain
+
+
+def _check_fallback(model: ModelConfiguration, models: Mapping[str, ModelConfiguration]) -> None:
+    """Refuse models that are not there, circles, and mixed forms."""
+    for name in model.fallback:
+        if name not in models:
+            hint = did_you_mean(name, models, "add its [[models]] table")
+            raise ValueError(f"fallback names no model of this file; {hint}")
+        if (models[name].structured is Structured.NONE) != (model.structured is Structured.NONE):
+            raise ValueError(
+                f"fallback names {name}; both must take a schema, or neither (structured), for "
+                "replies of both are read in one way"
+            )
+    if model.name in chain_of(model.name, models):
+        raise ValueError(
+            "fallback leads back to this model; name a second [[models]] table of the same "
+            "provider and model, without a fallback of its own"
+        )
 
 
 def _one_of(key: str, value: str, allowed: Iterable[str]) -> None:

@@ -6,9 +6,9 @@ A model whose key is missing is listed all the same, with what to do.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -28,6 +28,7 @@ from judged_server.llm.config import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
+    chain_of,
     key_of,
     read_configuration,
 )
@@ -53,7 +54,7 @@ _log = Logger("llm")
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """A model of the configuration.
+    """A model of the configuration; `fallback` is asked in its place when its provider fails.
 
     One whose key is missing has a `problem`, and stands for its kept replies.
     """
@@ -65,11 +66,12 @@ class ConfiguredModel:
     endpoint: Endpoint
     clock: Clock
     problem: str = ""
+    fallback: ChatModel | None = None
 
     @property
     def unavailable(self) -> str:
-        """What to do before it can be asked now; "" when it can."""
-        return self.problem or self.endpoint.queue.key_problem
+        """What to do before it can be asked now; "" when it can, or a fallback may answer."""
+        return self.problem or ("" if self.fallback else self.endpoint.queue.key_problem)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply within `timeout_s` seconds, retries included.
@@ -88,7 +90,7 @@ class ConfiguredModel:
             len(body) // BYTES_A_TOKEN + request.max_tokens,
             request.receipt,
         )
-        reply, attempts = await self.endpoint.ask(call, timeout_s)
+        reply, attempts = await self.endpoint.ask(call, timeout_s, waits=self.fallback is None)
         usage = reply.usage
         most_output = request.max_tokens * MOST_OUTPUT_SHARE + MOST_HIDDEN_TOKENS
         if usage.input_tokens > len(body) + MOST_HIDDEN_TOKENS or usage.output_tokens > most_output:
@@ -101,6 +103,13 @@ class ConfiguredModel:
 
 
 ChatModel = ConfiguredModel | FakeModel
+
+
+def in_turn(model: ChatModel | None) -> Iterator[ChatModel]:
+    """Yield a model and its fallbacks, in the order in which they are asked."""
+    while model is not None:
+        yield model
+        model = model.fallback
 
 
 def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
@@ -151,7 +160,10 @@ class ChatModels:
                 made[model.name] = ConfiguredModel(
                     card, model, dialect, headers, endpoint, clock, problem
                 )
-        self._models = {each.name: made[each.name] for each in configuration.models}
+        known = {each.name: each for each in configuration.models}
+        self._models = {
+            name: _with_fallbacks(made, [name, *chain_of(name, known)]) for name in known
+        }
 
     @classmethod
     def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> ChatModels:
@@ -188,6 +200,24 @@ class ChatModels:
         """Close all connections."""
         for endpoint in self._endpoints.values():
             await endpoint.close()
+
+
+def _with_fallbacks(made: Mapping[str, ChatModel], names: Sequence[str]) -> ChatModel:
+    """Return the first of some models, with the others behind it that have their keys.
+
+    All of them change a verdict, with a key or without.
+    """
+    model, *others = (made[name] for name in names)
+    if not others:
+        return model
+    fallback: ChatModel | None = None
+    for other in reversed(others):
+        fallback = fallback if other.problem else replace(other, fallback=fallback)
+    behind = [
+        [c.name, c.provider, c.dialect, c.model, c.conditions] for c in (o.card for o in others)
+    ]
+    conditions = orjson.dumps([model.card.conditions, behind]).decode()
+    return replace(model, card=replace(model.card, conditions=conditions), fallback=fallback)
 
 
 def _card(

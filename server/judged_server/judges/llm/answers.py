@@ -166,6 +166,8 @@ class AnswerScorer:
         session = Session(asking, self.asked)
         finding = await self._find(session, rendered)
         warnings = [*rendered.warnings, *finding.warnings]
+        if named := ", ".join(session.fallbacks):
+            warnings.append(f"answered by a fallback: {named}")
         model, system_fingerprint = session.answered_by
         found = replace(
             self.missing(item, finding.fault, finding.status),

@@ -238,7 +238,11 @@ def to_columns(
     `nothing` is the usage of no call at all.
     """
     numbers = places.tolist()
-    flags = [any(map(holds_reserved, context)) * Flag.RESERVED_TOKENS for context in contexts]
+    flags = [
+        any(map(holds_reserved, context)) * Flag.RESERVED_TOKENS
+        | bool(session.fallbacks) * Flag.FALLBACK
+        for context, (_, session) in zip(contexts, votes, strict=True)
+    ]
 
     def column(values: Iterable[object], kind: type[Any]) -> Any:  # noqa: ANN401 - as the type says
         return np.array(list(values), kind)[places]
@@ -273,7 +277,8 @@ def detail(vote: SampleResult, session: Session) -> VerdictDetail:
             parsed.reason or "",
             parsed.reasoning,
             raw_text(reply),
+            fallback=fallback,
         )
-        for _, (parsed, reply, *_) in sorted(session.answers.items())
+        for _, (parsed, reply, *_, fallback) in sorted(session.answers.items())
     )
     return VerdictDetail(vote.reasoning, samples, session.usage, *session.answered_by)

@@ -21,7 +21,7 @@ from judged.values.scores import DimensionScore, VerifiedClaim
 from judged_server.domain import TIE_TOLERANCE, VerdictFault
 from judged_server.llm.caller import Answer, CallOptions, ModelCaller, nothing
 from judged_server.llm.chat import ChatReply, ParsedReply, Reason
-from judged_server.llm.models import ChatModel
+from judged_server.llm.models import ChatModel, in_turn
 from judged_server.llm.parsing import MAX_CLAIM_CHARACTERS, PARSER_VERSION
 from judged_server.llm.question import PROMPT_VERSION, Question
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
@@ -51,8 +51,8 @@ class AskedRubric:
 
     @property
     def priced(self) -> bool:
-        """Whether the price of the model is known."""
-        return self.model.card.prices is not None
+        """Whether the prices of all models that may answer are known."""
+        return all(model.card.prices is not None for model in in_turn(self.model))
 
     @property
     def nothing(self) -> Usage:
@@ -148,6 +148,11 @@ class Session:
         """COMPUTED when a question was put for this, else CACHE, or SHARED where one was."""
         sources = {answer.source for answer in self.answers.values()} or {Source.COMPUTED}
         return Source.COMPUTED if Source.COMPUTED in sources else max(sources)
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """The models that answered in place of the one that was asked."""
+        return sorted({answer.fallback for answer in self.answers.values()} - {""})
 
     @property
     def replies(self) -> list[ChatReply | None]:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
 from pydantic import Field
@@ -103,45 +103,46 @@ class Script:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
 class FakeModel:
-    """A model that answers from a script."""
+    """A model that answers from a script; `fallback` is asked in its place when it fails."""
 
-    problem = unavailable = ""
-
-    def __init__(self, card: ChatModelCard, script: Script, clock: Clock) -> None:
-        self.card = card
-        self._script = script
-        self._clock = clock
+    card: ChatModelCard
+    script: Script
+    clock: Clock
+    fallback: Any = None  # a ChatModel
+    problem: ClassVar[str] = ""
+    unavailable: ClassVar[str] = ""
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply of the first line that answers. Raises ProviderFault as it says."""
-        began = self._clock.now()
+        began = self.clock.now()
         texts = texts_of(request.user)
         rubric = "" if request.schema is None else request.schema.name
-        line = next((line for line in self._script.lines if line.answers(texts, rubric)), None)
+        line = next((line for line in self.script.lines if line.answers(texts, rubric)), None)
         if line is None:
             asked = f'asked by rubric "{rubric}"' if rubric else "asked without a schema"
             raise ProviderFault(
                 Reason.PROVIDER_ERROR,
-                f"no line of {self._script.file} answers these texts, {asked}; add one, or a last "
+                f"no line of {self.script.file} answers these texts, {asked}; add one, or a last "
                 "line without contains and rubric",
                 retryable=False,
                 attempts=0,
             )
         delay_s = line.delay_ms / 1000
         if delay_s:
-            await self._clock.sleep(min(delay_s, timeout_s))
+            await self.clock.sleep(min(delay_s, timeout_s))
         if delay_s > timeout_s or line.error is not None:
             reason = Reason(line.error or "TIMEOUT")
             raise ProviderFault(
                 reason,
-                f"a line of {self._script.file} says so",
+                f"a line of {self.script.file} says so",
                 retryable=line.error is None or reason is not Reason.PROVIDER_REFUSED_KEY,
             )
         usage = TokenUsage(_tokens(request.system + request.user), _tokens(line.text))
         finish = FinishReason[line.finish_reason.upper()]
         reply = ChatReply(line.text, finish, usage, self.card.model)
-        return Completed(reply, 1, self._clock.now() - began)
+        return Completed(reply, 1, self.clock.now() - began)
 
 
 def texts_of(prompt: str) -> list[tuple[str, str]]:

@@ -63,6 +63,7 @@ class Clock:
 
 
 MAX_TIMEOUTS = 2
+MAX_TRIES_BEFORE_FALLBACK = 3
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
 LEAST_PAUSE_S = 1.0
 """The pause after a 429 that names a shorter one, or none."""
@@ -123,18 +124,20 @@ class Endpoint:
         """Close all connections."""
         await self._transport.close()
 
-    async def ask(self, call: Call, timeout_s: float) -> tuple[ChatReply, int]:
+    async def ask(
+        self, call: Call, timeout_s: float, *, waits: bool = True
+    ) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
 
-        A provider that is unhealthy is waited for. Raises the last ProviderFault that came of a
-        request, with the number of requests in it.
+        A provider that is unhealthy is waited for, unless a fallback stands ready. Raises the last
+        ProviderFault that came of a request, with the number of requests in it.
         """
         ends = self._clock.now() + timeout_s
         sent = timeouts = 0
         last: ProviderFault | None = None
         while True:
             try:
-                return await self._send(call, ends), sent + 1
+                return await self._send(call, ends, waits=waits), sent + 1
             except ProviderFault as fault:
                 if fault.attempts == 0 and last is not None:
                     raise last from None  # it says more than that a call was held back here
@@ -146,6 +149,7 @@ class Endpoint:
                     sent == 0
                     or not fault.retryable
                     or timeouts >= MAX_TIMEOUTS
+                    or (sent >= MAX_TRIES_BEFORE_FALLBACK and not waits)
                     or self._clock.now() + wait_s >= ends
                 ):
                     raise
@@ -159,8 +163,8 @@ class Endpoint:
         longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
         return self._random.uniform(0, longest_s)
 
-    async def _send(self, call: Call, ends: float) -> ChatReply:
-        turn = await self.queue.turn(call.tokens, ends)
+    async def _send(self, call: Call, ends: float, *, waits: bool) -> ChatReply:
+        turn = await self.queue.turn(call.tokens, ends, waits=waits)
         was_sent = False
         try:
             if call.receipt is not None:
@@ -223,6 +227,7 @@ class _Waiting(NamedTuple):
     turn: asyncio.Future[Turn]
     tokens: int
     ends: float
+    waits: bool
 
 
 class RequestQueue:
@@ -247,19 +252,21 @@ class RequestQueue:
         refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
         return cause.message if cause is not None and refused else ""
 
-    async def turn(self, tokens: int, ends: float) -> Turn:
+    async def turn(self, tokens: int, ends: float, *, waits: bool = True) -> Turn:
         """Return once a request of so many tokens may be sent, before `ends` of the clock.
 
-        Raises ProviderFault, of no attempt, when it may not.
+        Raises ProviderFault, of no attempt, when it may not, or if it `waits` for no open breaker.
         """
         fault = self.breaker.refusal()
+        if fault is None and self.breaker.is_open and not waits:
+            fault = self._out_of_time()
         wait_s = self._wait_s
         if fault is None and not math.isinf(wait_s) and self._clock.now() + wait_s > ends:
             fault = self._out_of_time()
         if fault is not None:
             raise fault
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
-        self._waiting.put(_Waiting(future, tokens, ends), SENDER.get())
+        self._waiting.put(_Waiting(future, tokens, ends, waits), SENDER.get())
         self._wake()
         try:
             async with asyncio.timeout(ends - self._clock.now()):
@@ -304,6 +311,10 @@ class RequestQueue:
             self.breaker.succeeded(turn)
         else:
             self.breaker.failed(turn, fault, refuse=self._never_reached(fault))
+        if self.breaker.is_open:
+            for waiting in self._waiting:
+                if not waiting.waits and not waiting.turn.done():
+                    waiting.turn.set_exception(self._out_of_time())
         self._wake()
 
     def dropped(self, turn: Turn, *, was_sent: bool = True) -> None:

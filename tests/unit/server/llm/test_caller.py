@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 
 import pytest
@@ -38,10 +39,10 @@ def says(text: str) -> ChatReply:
 class Model:
     """Gives its replies in turn, the last one for ever; a fault is raised, a future waited for."""
 
-    card, cards = CARD, (CARD,)
+    card = CARD
 
-    def __init__(self, *replies: object) -> None:
-        self.problem = ""
+    def __init__(self, *replies: object, fallback: Model | None = None) -> None:
+        self.problem, self.fallback = "", fallback
         self.replies = list(replies) or [says(YES)]
         self.asked: list[ChatRequest] = []
         self.timeouts: list[float] = []
@@ -207,3 +208,68 @@ class TestSharing:
         assert {answer.parsed.reason for answer in answers} == {Reason.PROVIDER_ERROR}
         assert len(model.asked) == 1
         assert sum((answer.usage for answer in answers), Usage()).attempts == 1
+
+
+def fails(reason: Reason, *, retryable: bool = True, unsent: bool = False) -> ProviderFault:
+    fault = ProviderFault(reason, "no", retryable=retryable, attempts=3)
+    fault.unsent = unsent
+    return fault
+
+
+class TestFallbacks:
+    SPARE = dataclasses.replace(CARD, name="spare", prices=Prices(10.0, 10.0))
+
+    def spare(self, *replies: object) -> Model:
+        model = Model(*replies)
+        model.card = self.SPARE
+        return model
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            fails(Reason.TIMEOUT),
+            fails(Reason.RATE_LIMITED),
+            fails(Reason.PROVIDER_UNREACHABLE, retryable=False),
+            fails(Reason.PROVIDER_REFUSED_KEY, retryable=False),
+            fails(Reason.BREAKER_OPEN),
+            fails(Reason.PROVIDER_ERROR),
+            fails(Reason.PROVIDER_ERROR, retryable=False, unsent=True),
+        ],
+        ids=str,
+    )
+    async def test_answer_at_their_own_price_and_are_not_kept(self, fault: ProviderFault):
+        model_caller, spare = keeping(), self.spare()
+        model = Model(fault, fallback=spare)
+        found = await ask(model_caller, model)
+        assert (found.parsed.yes, found.fallback) == (True, "spare")
+        assert (found.usage.calls, found.usage.attempts) == (1, 4)
+        assert found.usage.cost == pytest.approx((100 + 10) * 10.0 / 1e6)
+        assert 4 < model.timeouts[0] <= 5 < spare.timeouts[0] <= 10
+        missed = await ask(model_caller, model, CacheMode.ONLY)
+        assert missed.parsed.reason is Reason.NOT_CACHED
+
+    @pytest.mark.parametrize(
+        "first",
+        [
+            says(YES),
+            REFUSED,
+            says("Well, that depends."),
+            fails(Reason.PROVIDER_ERROR, retryable=False),
+        ],
+        ids=["answered", "refused", "prose", "turned down"],
+    )
+    async def test_are_not_asked_about_an_answer_or_a_bad_question(self, first: object):
+        spare = self.spare()
+        found = await ask(keeping(), Model(first, fallback=spare))
+        assert (found.fallback, spare.asked) == ("", [])
+
+    async def test_are_asked_in_turn_and_the_first_fault_is_told(self):
+        last = self.spare(fails(Reason.RATE_LIMITED))
+        second = Model(fails(Reason.BREAKER_OPEN), fallback=last)
+        found = await ask(keeping(), Model(fails(Reason.TIMEOUT), fallback=second))
+        assert (found.parsed.reason, found.fallback) == (Reason.TIMEOUT, "")
+        assert found.usage.attempts == 9
+        assert [len(model.asked) for model in (second, last)] == [1, 1]
+        last.replies = [says(YES)]
+        found = await ask(keeping(), Model(fails(Reason.TIMEOUT), fallback=second))
+        assert (found.parsed.yes, found.fallback) == (True, "spare")
