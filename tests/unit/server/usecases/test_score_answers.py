@@ -60,7 +60,7 @@ class SlowModel:
     """A model of no provider, which counts the questions that wait for it; its own only model."""
 
     card = ChatModelCard("slow", "none", "none", "slow", True, None)
-    cards = (card,)
+    fallback = None
     problem = ""
     waiting = most = 0
 
