@@ -41,7 +41,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import inf
 from operator import ge, gt, le, lt
@@ -171,7 +171,7 @@ class Call:
 
         Raises InvalidField below `field`.
         """
-        asked, tracker = read(Asking, asking, field), ANONYMOUS.cost_tracker
+        asked, tracker = read_alike(Asking, asking, field), ANONYMOUS.cost_tracker
         if spends:
             tracker = self.cost_tracker = CostTracker(asked.max_cost)
         return Caller(self.deadline, wants_details, asked.cache, tracker)
@@ -283,6 +283,26 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
         "confidence": "(0, 1)",
     },
 }
+
+
+_ALIKE_BYTES = 1 << 10
+
+
+def read_alike(kind: type[Value], message: Message, path: str) -> Value:
+    """Return what `read` does of a message that most requests of a caller bring alike.
+
+    A small one is read once, which takes a tenth of a small request.
+    """
+    if message.ByteSize() > _ALIKE_BYTES:
+        return read(kind, message, path)
+    raw = message.SerializeToString(deterministic=True)
+    value: Value = _read_once(kind, type(message), raw, path)  # type: ignore[arg-type]  # types are hashable
+    return value
+
+
+@lru_cache(1 << 10)
+def _read_once(kind: type[Value], of: type[Message], raw: bytes, path: str) -> Value:
+    return read(kind, of.FromString(raw), path)
 
 
 def read(kind: type[Value], message: Message, path: str = "", **others: object) -> Value:

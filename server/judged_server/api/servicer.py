@@ -43,7 +43,7 @@ from judged_server.api.convert.statistics import (
     text_metrics,
 )
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
-from judged_server.api.requests import Admission, Call, Received, read
+from judged_server.api.requests import Admission, Call, Received, read, read_alike
 from judged_server.api.streams import (
     Chunks,
     Parts,
@@ -147,7 +147,7 @@ class Servicer:
         """Return the judge and the groups of a request of so many bytes that stands at a path."""
         groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
         refuse_evaluation(groups, f"{path}groups")
-        spec = read(JudgeSpec, request.judge, f"{path}judge")
+        spec = read_alike(JudgeSpec, request.judge, f"{path}judge")
         return self._offering(call).catalog.choose(spec, f"{path}judge", groups), groups
 
     async def Evaluate(self, request: pb.EvaluateRequest, call: Call) -> bytes:
@@ -156,7 +156,7 @@ class Servicer:
         async def work(caller: Caller) -> bytes:
             measures = parse_metrics(request.metrics)
             options = read_options(request.options, "groups")
-            spec = read(JudgeSpec, request.judge, "judge")
+            spec = read_alike(JudgeSpec, request.judge, "judge")
             done, judged = await evaluate(
                 self._offering(call).catalog,
                 spec,
