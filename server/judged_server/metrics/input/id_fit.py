@@ -21,6 +21,7 @@ _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", re.ASCII)
 _UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufeff]+")
 _SCHEME = re.compile(r"^(https?://)?(www\.)?", re.IGNORECASE)
 _ENDING = re.compile(r"(?<=[^./])\.[a-z][a-z0-9]{0,5}$", re.IGNORECASE)
+_WORD = re.compile(r"[a-z][a-z0-9_-]*", re.IGNORECASE | re.ASCII)
 _LONG = 12
 """Spreadsheets write whole numbers with more digits than this less one as 1.23457E+12."""
 
@@ -157,8 +158,11 @@ def _shown(name: str) -> str:
 
 
 def _form(name: str, steps: Sequence[_Step]) -> str:
-    if steps is _ALL and name.isascii() and name.isdigit():  # as most ids are
-        return _rounded(name.lstrip("0") or "0")
+    if steps is _ALL and name.isascii():  # most ids are of digits, or a word
+        if name.isdigit():
+            return _rounded(name.lstrip("0") or "0")
+        if _WORD.fullmatch(name):
+            return name.lower().replace("-", "").replace("_", "")
     for _, step in steps:
         name = step(name)
     return name
