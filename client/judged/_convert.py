@@ -131,7 +131,7 @@ def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
 _LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
 
 
-class Purse:
+class CostLimit:
     """The limit on what models may cost: one for a call, however many messages it travels in.
 
     The messages are sent one after the other where there is one, each with all that is left.

@@ -24,7 +24,7 @@ from judged._batching.parts import (
 from judged._batching.scoring import Scoring
 from judged._codec import read_fields, write_fields
 from judged._convert import (
-    Purse,
+    CostLimit,
     missing_for,
     read_calibration,
     read_compare,
@@ -185,7 +185,7 @@ class Client(BaseClient[Connection]):
         Each is judged as by `judge`, a few at once; ids count them from 0. One that fails for good
         has an `error`.
         """
-        purse, deadline = Purse(asking), self._deadline(timeout, STREAM_S)
+        cost_limit, deadline = CostLimit(asking), self._deadline(timeout, STREAM_S)
 
         def judged(numbered: tuple[int, Sequence[QueryGroup]]) -> JudgedChunk:
             number, groups = numbered
@@ -194,19 +194,19 @@ class Client(BaseClient[Connection]):
                     groups,
                     judge,
                     include_details=include_details,
-                    asking=purse.rest(),
+                    asking=cost_limit.rest(),
                     request_id=request_id and derived_id(request_id, "chunk", number),
                     timeout=deadline.left(),
                 )
             except PASSING as error:
-                purse.lost(error)
+                cost_limit.lost(error)
                 return JudgedChunk(number, None, missing_for(error))
             except errors.InvalidArgument as error:
                 raise error.below(f"chunks[{number}]") from None
-            purse.took(found.usage)
+            cost_limit.took(found.usage)
             return JudgedChunk(number, found, None)
 
-        ahead = 1 if purse.limited else CHUNKS_IN_FLIGHT
+        ahead = 1 if cost_limit.limited else CHUNKS_IN_FLIGHT
         with closing(in_order(judged, enumerate(chunks), ahead)) as answers:
             for chunk in answers:
                 yield chunk

@@ -34,7 +34,7 @@ from judged_server.store.ledger import Ledger
 from tests.fakes.canaries import TEXT
 from tests.fakes.providers.faulty_http import completion
 
-CANCELS = int(os.environ.get("JUDGED_STORM_CANCELS", "1500"))
+CANCELS = int(os.environ.get("JUDGED_STORM_CANCELS", "500"))
 ITEMS = int(os.environ.get("JUDGED_OUTAGE_ITEMS", "1000"))
 CALLERS = 64
 ROOM = 24

@@ -12,7 +12,7 @@ from typing import TypeVar
 from judged import errors
 from judged._codec import read_fields
 from judged._convert import (
-    Purse,
+    CostLimit,
     checked_group,
     missing_for,
     read_verdicts,
@@ -282,7 +282,7 @@ class Batch:
         self._alike = pb.BatchJudgeRequest(
             judge=write_judge(judge), include_details=include_details, request_id=request_id
         )
-        self._purse = Purse(asking)
+        self._cost_limit = CostLimit(asking)
         self._progress = progress
         counted = () if progress is None else groups
         self._total = sum(group.n_expected * group.n_retrieved for group in counted)
@@ -293,7 +293,7 @@ class Batch:
     @property
     def ahead(self) -> int:
         """How many requests may be under way: one where the next depends on what it cost."""
-        return 1 if self._purse.limited else CHUNKS_IN_FLIGHT
+        return 1 if self._cost_limit.limited else CHUNKS_IN_FLIGHT
 
     def requests(self) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
         """Yield each chunk with the request for its verdicts, in order, made as it is asked for.
@@ -304,7 +304,7 @@ class Batch:
         groups = map(checked_group, self._groups, count()) if self._listed else self._groups
         for place, chunk in enumerate(cut(groups, self._judge, self._asking)):
             unread = dict.fromkeys(("query_id", "document_ids", "metadata"))
-            request = self._purse.onto(self._alike)
+            request = self._cost_limit.onto(self._alike)
             request.groups.extend(
                 write_group(piece.part(), f"groups[{piece.index}]", **unread) for piece in chunk
             )
@@ -321,20 +321,20 @@ class Batch:
         if isinstance(reply, errors.InvalidArgument):
             raise original_path(chunk, reply) from None
         if isinstance(reply, PASSING):
-            self._purse.lost(reply)
+            self._cost_limit.lost(reply)
             self._failures.append(reply)
             self._parts.append((missing_for(reply), sizes, continued))
         elif isinstance(reply, errors.JudgedError):
             raise reply
         else:
             usage = usage_of(reply)
-            self._purse.took(usage)
+            self._cost_limit.took(usage)
             judge = read_fields(JudgeIdentity, reply.judge)
             found = read_verdicts(reply.verdicts, judge, usage, in_arrays=self._listed)
             if len(found) != offsets[-1]:
                 sent = f"the server sent {len(found)} verdicts for {offsets[-1]}"
                 raise errors.InternalError(sent)
-            named = {place: self._purse.named(error) for place, error in found.errors.items()}
+            named = {place: self._cost_limit.named(error) for place, error in found.errors.items()}
             self._parts.append((replace(found, errors=named, offsets=offsets), sizes, continued))
         self._done += offsets[-1]
         if self._progress is not None:

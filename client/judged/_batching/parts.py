@@ -29,7 +29,7 @@ from judged._batching.judging import (
 )
 from judged._codec import read_fields, write_fields
 from judged._convert import (
-    Purse,
+    CostLimit,
     checked_group,
     joined,
     missing_for,
@@ -266,7 +266,9 @@ class EvaluateStream(Stream[None]):
         )
         self._judge = judge
         self._keeps_verdicts = include_verdicts
-        self._purse = Purse(asking)  # what is wrong with it is told before anything is sent
+        self._cost_limit = CostLimit(
+            asking
+        )  # what is wrong with it is told before anything is sent
         self._record = record
         self._progress = progress
         self._identity: JudgeIdentity | None = None
@@ -284,7 +286,7 @@ class EvaluateStream(Stream[None]):
         self._columns: list[list[float] | array[float]] = []
         self._spent = 0.0
         self._result: pb.EvaluateResponse | None = None
-        return self.written(self._messages(self._purse.onto(self._start)))
+        return self.written(self._messages(self._cost_limit.onto(self._start)))
 
     def _messages(self, start: pb.StreamEvaluateStart) -> Iterator[pb.StreamEvaluateRequest]:
         yield pb.StreamEvaluateRequest(start=start)
@@ -316,7 +318,7 @@ class EvaluateStream(Stream[None]):
             if judge != self._identity:
                 self._identity, self._verdicts, self._on_negatives = judge, {}, {}
         self._spent += chunk.usage.cost
-        self._purse.spent = max(self._purse.spent, self._spent)
+        self._cost_limit.spent = max(self._cost_limit.spent, self._spent)
         self._matches[chunk.chunk_id] = [read_fields(NegativeMatch, m) for m in chunk.negatives]
         if self._identity is not None:
             read = partial(read_verdicts, judge=self._identity, in_arrays=not self._checked)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from judged import errors
 from judged._batching.judging import PASSING, Progress, packed
 from judged._codec import read_fields, write_at, write_fields
-from judged._convert import Purse, missing_for, read_error
+from judged._convert import CostLimit, missing_for, read_error
 from judged._inputs import need_each
 from judged._transport.call import Attempts, Stream, rename_paths
 from judged.v1 import judge_service_pb2 as pb
@@ -66,7 +66,7 @@ class Scoring(Stream[AnswerScore]):
         )
         limits = (PART_BYTES, max(1, PART_SCORES // len(self._rubrics)))
         self._parts = packed((((place, m), (m.ByteSize(), 1)) for place, m in written), limits)
-        self._purse = Purse(asking)
+        self._cost_limit = CostLimit(asking)
         self._progress = progress
         # The id is that of all tries: what is under way is not paid again.
         self._alike = pb.ScoreAnswersRequest(
@@ -109,7 +109,7 @@ class Scoring(Stream[AnswerScore]):
             items=[self._part[place] for place in self._asked],
             rubrics=rubrics,
         )
-        message.MergeFrom(self._purse.onto(self._alike))
+        message.MergeFrom(self._cost_limit.onto(self._alike))
         return message
 
     def requests(self) -> Iterator[pb.ScoreAnswersRequest]:
@@ -129,7 +129,7 @@ class Scoring(Stream[AnswerScore]):
         score = read_score(reply.score, self._judges.get(reply.score.rubric))
         pair = (score.item_id, score.rubric)
         self.usage += score.usage
-        self._purse.took(score.usage)
+        self._cost_limit.took(score.usage)
         if pair not in self._pairs:
             raise errors.InternalError("the server sent a score that nobody asked for")
         if pair in self._scores:
@@ -140,7 +140,7 @@ class Scoring(Stream[AnswerScore]):
     def _came(self, pair: _Pair, score: AnswerScore) -> AnswerScore:
         """Keep and count a score; its error names the limit of the call."""
         if score.error is not None:
-            score = replace(score, error=self._purse.named(score.error))
+            score = replace(score, error=self._cost_limit.named(score.error))
         self._scores[pair] = score
         if self._progress is not None:
             self._progress(len(self._scores), len(self._items) * len(self._rubrics))
@@ -164,7 +164,7 @@ class Scoring(Stream[AnswerScore]):
                 wrong, _ITEM, lambda match: f"items[{self._asked[int(match[1])]}]"
             ) from None
         except PASSING as failure:
-            self._purse.lost(failure)
+            self._cost_limit.lost(failure)
             self._failures.append(failure)
             self._lost |= dict.fromkeys(missing, failure)
         attempts.begin()

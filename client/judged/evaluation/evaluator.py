@@ -9,7 +9,7 @@ from typing import Any
 
 from judged._batching.judging import Progress, most_contexts, packed
 from judged._batching.parts import Record
-from judged._convert import Purse
+from judged._convert import CostLimit
 from judged._inputs import as_metrics, need_by_ids, need_kind
 from judged._views import plain
 from judged.client import Client
@@ -179,7 +179,7 @@ class Evaluator:
             [1 if isinstance(judge, LocalJudge) else most_contexts(judge)],
         ):
             spent = 0.0 if log.usage is None else log.usage.cost or 0.0
-            rest = Purse(asking, spent).rest()
+            rest = CostLimit(asking, spent).rest()
             request_id = log.request_id(some, rest)
             if isinstance(judge, LocalJudge):
                 found = judge.verdicts(some)

@@ -275,19 +275,19 @@ class Budgets:
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
-        purse = Purse(self, cost_tracker, most, ends, accounts)
-        await purse.reserve()
+        reservation = Reservation(self, cost_tracker, most, ends, accounts)
+        await reservation.reserve()
         answered: int | None = None
         replied: Completed | None = None
         try:
-            done = await model.complete(request._replace(receipt=purse), ends - now())
+            done = await model.complete(request._replace(receipt=reservation), ends - now())
             done = replied = _counted(done, request)
             answered = cost_of(prices, *done.reply.usage[:2])
         except ModelFault as fault:
-            fault.in_doubt = purse.in_doubt * most
+            fault.in_doubt = reservation.in_doubt * most
             raise
         finally:
-            spent = purse.settle(answered)
+            spent = reservation.settle(answered)
             self._note(model, judge, rubric, replied, spent)
         done = done._replace(in_doubt=spent - answered)
         if accounts and self._ledger is not None:
@@ -356,7 +356,7 @@ class Budgets:
         return None if self.day is None else self.day.left()
 
 
-class Purse:
+class Reservation:
     """What is put aside for one call, and what was sent of it; implements chat.Receipt.
 
     `most` is what a request may cost, in nano-units. One that was cut off, by time or by the

@@ -20,7 +20,7 @@ from judged import (
     Verdict,
     Verdicts,
 )
-from judged._convert import Purse
+from judged._convert import CostLimit
 from judged._views import plain, plural, row_of
 from judged.cli.commands.score import places_of_rubrics, read_rubrics, score_warnings
 from judged.cli.frame import Document, arg, flag, many, opt
@@ -383,7 +383,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         folded, scored = FoldedLines(lines), []
         groups = list(folded)
         cache = CacheMode.REFRESH if self.judge_refresh else CacheMode.USE
-        purse = Purse(Asking(cache, self.max_cost))  # one limit for all stages
+        cost_limit = CostLimit(Asking(cache, self.max_cost))  # one limit for all stages
         with self.connect(folded.places(self.labels)) as server:
             client = server.client
             stages = [_read_stage(server.info, text) for text in self.stage]
@@ -399,11 +399,11 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
                 with explained(one.places), bar as progress:
                     verdicts = client.judge(
                         *(groups, one.judge),
-                        asking=purse.rest(),
+                        asking=cost_limit.rest(),
                         timeout=self.timeout,
                         progress=progress,
                     )
-                purse.took(verdicts.usage)
+                cost_limit.took(verdicts.usage)
                 scored.append(_of_stage(out, one.name, cost, lines, verdicts))
             found = client.calibrate_cascade(
                 StagedLabels(

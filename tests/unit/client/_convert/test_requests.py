@@ -22,7 +22,7 @@ from judged import (
 )
 from judged._batching.parts import metric_parts
 from judged._codec import write_fields
-from judged._convert import Purse, write_asking, write_calibrate, write_compare
+from judged._convert import CostLimit, write_asking, write_calibrate, write_compare
 from judged.v1 import statistics_service_pb2
 from judged.values import JudgeIdentity, Usage
 
@@ -113,14 +113,14 @@ def test_nothing_is_written_for_the_defaults_of_the_server():
 
 
 def test_what_was_spent_is_not_spent_again():
-    purse = Purse(Asking(max_cost=1.0))
-    purse.took(Usage(cost=0.5))
-    purse.took(None)
-    assert purse.rest().max_cost == pytest.approx(0.5)
-    assert Purse(Asking(max_cost=1.0), 2.0).rest().max_cost == 1e-12
+    cost_limit = CostLimit(Asking(max_cost=1.0))
+    cost_limit.took(Usage(cost=0.5))
+    cost_limit.took(None)
+    assert cost_limit.rest().max_cost == pytest.approx(0.5)
+    assert CostLimit(Asking(max_cost=1.0), 2.0).rest().max_cost == 1e-12
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
 def test_a_limit_that_is_none_is_left_for_the_server_to_refuse(wrong):
     asking = Asking(max_cost=wrong)
-    assert Purse(asking).rest() is asking
+    assert CostLimit(asking).rest() is asking

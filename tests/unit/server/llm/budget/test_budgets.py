@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import NANO, CostTracker
-from judged_server.llm.budgets import BudgetAccount, Budgets, Purse
+from judged_server.llm.budgets import BudgetAccount, Budgets, Reservation
 from judged_server.llm.chat import (
     ChatModelCard,
     ChatReply,
@@ -181,10 +181,10 @@ async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
     accounts = [BudgetAccount(ledger, "USD", 3 * MOST, Clock())]
     first, second = CostTracker(), CostTracker()
     ends = asyncio.get_running_loop().time() + 9
-    early = Purse(budgets, first, 2 * MOST, ends, accounts)
+    early = Reservation(budgets, first, 2 * MOST, ends, accounts)
     one = asyncio.create_task(early.reserve())
     await ledger.has_read.wait()
-    other = Purse(budgets, second, 2 * MOST, ends, accounts).reserve()
+    other = Reservation(budgets, second, 2 * MOST, ends, accounts).reserve()
     if together:  # begun while nothing was reserved yet
         other = asyncio.create_task(other)
         await asyncio.sleep(0)
