@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -33,8 +33,7 @@ _NOT_READ = TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on 
 
 _READING = FairThreads("tokenize", 1)
 _TOKEN_CHARS = 5
-"""Characters that make a token of a plain text. Many calls are refused by this estimate while the
-server is overloaded: to read their texts first would take time from those that were let in."""
+"""Characters that make a token of a plain text."""
 """For reading texts, which takes a hundredth of the time that the model takes for them."""
 
 logger = logging.getLogger(__name__)
@@ -92,7 +91,7 @@ class ModelEmbedder:
         if missing:
             call = Call(asyncio.get_running_loop().create_future(), SENDER.get(), deadline)
             call.runs = [] if telemetry.tracer is not None else None
-            self._queue.check(replace(call, cost=sum(map(len, missing.values())) // _TOKEN_CHARS))
+            self._queue.check(self._least(call, missing.values()))
             try:
                 await _READING.run(partial(self._read, call, missing, long_text))
                 await call.waiter
@@ -104,6 +103,16 @@ class ModelEmbedder:
             if telemetry.tracer is not None and call.runs:
                 telemetry.tracer.stages(call.runs)
         return await run_by_size(size, join, keys, self.card.dimensions, found, faults)
+
+    def _least(self, call: Call, texts: Iterable[str]) -> Call:
+        """Return a call with the work that its texts are about, no longer than a window each.
+
+        While the server is overloaded most calls are refused by that: to read their texts first
+        would take time from those that were let in. Whether one is in time only its tokens tell.
+        """
+        window = self._tokenizer.max_tokens
+        cost = sum(min(len(text) // _TOKEN_CHARS, window) for text in texts)
+        return replace(call, cost=cost, deadline=None)
 
     def close(self) -> None:
         """Drop what waits and return when the batches that are running have ended."""

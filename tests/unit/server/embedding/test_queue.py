@@ -154,6 +154,6 @@ class TestTurns:
             mock.patch.object(tokenizer, "encode", side_effect=AssertionError("was read")),
             pytest.raises(Overloaded),
         ):
-            await embedder.embed(["abc " * 100], "truncate")
+            await embedder.embed([f"{n} abc def ghi" for n in range(20)], "truncate")
         session.gate.set()
         assert not (await first).faults
