@@ -266,9 +266,8 @@ class EvaluateStream(Stream[None]):
         )
         self._judge = judge
         self._keeps_verdicts = include_verdicts
-        self._cost_limit = CostLimit(
-            asking
-        )  # what is wrong with it is told before anything is sent
+        # What is wrong with it is told before anything is sent.
+        self._cost_limit = CostLimit(asking)
         self._record = record
         self._progress = progress
         self._identity: JudgeIdentity | None = None

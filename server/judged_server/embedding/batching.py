@@ -170,7 +170,7 @@ class WorkQueue:
         self._closed = False
 
     def check(self, call: Call) -> None:
-        """Refuse a call before its texts are read, by an estimate of its cost, as `submit` does."""
+        """Refuse a call as `submit` would, before its texts are read; its cost is an estimate."""
         with self._lock:
             call.sender = self._admission.sender(call.sender, call.cost)
             self._admission.check(call, time.monotonic())

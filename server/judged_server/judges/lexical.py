@@ -271,8 +271,9 @@ def _pairs(run: re.Match[str]) -> str:
 class Words:
     """The words of ASCII letters and digits in a text, as bytes of UTF-8, and other forms of it.
 
-    Texts with equal `normal` forms are the same. One contains the other when neither `extent` is
-    empty and one is a substring of the other. `flag` says what was not read.
+    `in_order` has them as they stand there, `inner` without the first and the last. Texts with
+    equal `normal` forms are the same. One contains the other when neither `extent` is empty and one
+    is a substring of the other. `flag` says what was not read.
     """
 
     def __init__(self, text: str) -> None:

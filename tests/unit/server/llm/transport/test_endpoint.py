@@ -100,6 +100,13 @@ async def test_what_is_not_tried_again(outcomes, sent):
     assert caught.value.attempts == len(transport.timeouts) == sent
 
 
+async def test_three_tries_are_enough_where_a_fallback_stands_ready():
+    asked, transport = endpoint(failing)
+    with pytest.raises(ProviderFault) as caught:
+        await asked.ask(CALL, 1000.0, waits=False)
+    assert (caught.value.attempts, len(transport.timeouts)) == (3, 3)
+
+
 async def test_waits_are_random_up_to_a_bound_that_doubles():
     waits: list[list[float]] = [[] for _ in range(7)]
     for seed in range(200):

@@ -103,3 +103,20 @@ async def test_what_was_not_sent_frees_its_place_and_its_rate():
         asked.dropped(await asked.turn(0, FAR), was_sent=False)
     assert asked.window.in_flight == 0
     assert clock.seconds < 1075
+
+
+class TestFallbackStandsReady:
+    """Calls that need not wait for a provider in trouble, since another one can be asked."""
+
+    async def test_an_open_breaker_is_not_waited_for(self):
+        asked, _ = await known(max_concurrency=1)
+        for _ in range(13):
+            asked.failed(await asked.turn(0, FAR), DOWN, full_time=True)
+        held = await asked.turn(0, FAR)
+        waiting = asyncio.create_task(asked.turn(0, FAR, waits=False))
+        await settle()
+        asked.failed(held, DOWN, full_time=True)
+        for late in (waiting, asked.turn(0, FAR, waits=False)):
+            with pytest.raises(ProviderFault) as caught:
+                await late
+            assert (caught.value.reason, caught.value.attempts) == (Reason.BREAKER_OPEN, 0)
