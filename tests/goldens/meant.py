@@ -92,6 +92,10 @@ MEANT: dict[str, str] = {
     "that is not promised is not shown.",
     r"per_query_(lower|upper)|half_width_with_more|^ComputeMetrics HumanLabels": "Single queries "
     "have no bounds, and more labels are not forecast.",
+    r"must hold at least one item that|entry before it|below 8, the number of": "Columns that list "
+    "places are refused alike.",
+    r"^CalibrateCascade CalibrateCascadeRequest.stages stages": "Too many judges are more than a "
+    "limit.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

@@ -35,10 +35,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, lru_cache, partial
@@ -53,18 +52,21 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from judged._codec import read_fields
 from judged.errors import InvalidArgument
-from judged.v1.groups_pb2 import AskingOptions
+from judged.v1 import groups_pb2, metrics_pb2
+from judged.v1 import judge_service_pb2 as pb
+from judged.v1.statistics_service_pb2 import ScoredStage
 from judged.values.calibrators import Calibrator, ErrorGuarantee, ItemShares
 from judged.values.choices import IntervalOptions
 from judged.values.comparison import CompareOptions
-from judged.values.judges import Asking
+from judged.values.judges import Asking, PanelMember
 from judged.values.metrics import TextItem
-from judged.values.scores import AnswerItem
+from judged.values.scores import AnswerItem, Rubric
 from numpy.typing import NDArray
 
 from judged_server import errors, telemetry
-from judged_server.domain import CostTracker, FloatArray, JudgeSpec, need, need_all
+from judged_server.domain import CostTracker, JudgeSpec, need
 from judged_server.judges.base import ANONYMOUS, Caller
+from judged_server.judges.panel import HEAVIEST, LIGHTEST
 from judged_server.metrics.compute import SettledOptions
 from judged_server.process import Memory, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES, FairThreads
@@ -75,8 +77,6 @@ from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
 from judged_server.tenants import Identity
 from judged_server.usecases.tenant_rates import TenantRates
 
-REQUEST_ID = "x-request-id"
-_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 GROWTH = 5
 """Bytes of memory that a byte of a request takes: 4.3 of one alone, 6 with what is freed late,"""
 FIELD_BYTES = 128
@@ -119,12 +119,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
-def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
-    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
-    given = dict(metadata).get(header)
-    return given if isinstance(given, str) and _PLAIN_ID.fullmatch(given) else None
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """A call in work. `size` and `memory` are of its message, or 0 for a stream of them.
@@ -161,7 +155,7 @@ class Call:
 
     def caller(
         self,
-        asking: AskingOptions,
+        asking: groups_pb2.AskingOptions,
         field: str = "asking",
         *,
         wants_details: bool = False,
@@ -186,6 +180,10 @@ class Call:
 MAX_EDGES = 16
 MAX_INT32 = 2**31 - 1
 """More documents than a message holds, and the largest grade of the contract."""
+DEFAULT_DAYS, MOST_DAYS = 31, 366
+"""What GetUsage tells of."""
+MAX_GRADE = 1000
+"""The top of a judge's scale."""
 
 Value = TypeVar("Value")
 Rule = tuple[Callable[[Any, Any], Any], str]
@@ -198,7 +196,7 @@ _ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
 }
 
 
-@cache
+@lru_cache
 def interval(text: str) -> Rule:
     """Return the rule of an interval, for numbers and arrays: "(0, 1]" is without 0 and with 1."""
     low, high = map(float, text[1:-1].split(","))
@@ -216,6 +214,10 @@ def _shares(part: Sequence[float], data: ItemShares) -> bool:
     return len(part) == len(data.edges) + 1 and all(0 <= each <= 1 for each in part)
 
 
+def _some(what: str) -> Rule:
+    return lambda part, _: len(part) > 0, f"must hold at least one {what}"
+
+
 SHARE = "[0, 1]"
 _COUNT = f"[1, {MAX_INT32}]"
 _OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
@@ -223,11 +225,14 @@ _OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
 RULES: Mapping[type, Mapping[str, Rule | str]] = {
     Asking: {"max_cost": "(0, inf)"},
     JudgeSpec: {
+        "min_score": SHARE,
         "members": (
             lambda part, spec: spec.kind == "cascade" or not any(m.judge.panel for m in part),
             "must hold no panel",
-        )
+        ),
     },
+    PanelMember: {"weight": f"[{LIGHTEST}, {HEAVIEST}]"},
+    Rubric: {"min_score": SHARE},
     AnswerItem: {"confidence": SHARE, "item_id": (lambda part, _: part != "", "must be set")},
     TextItem: {"references": (lambda part, _: bool(part), "must hold a text; it may be empty")},
     Calibrator: {
@@ -260,10 +265,7 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
         "variances": _OF_BINS,
     },
     SettledOptions: {"relevance_level": _COUNT, "max_documents": _COUNT},
-    IntervalOptions: {
-        "confidence": "[0.5, 0.9999]",
-        "resamples": "[100, 100_000]",
-    },
+    IntervalOptions: {"confidence": "[0.5, 0.9999]", "resamples": "[100, 100_000]"},
     CompareOptions: {
         "permutations": "[100, 1_000_000]",
         "max_moved": "[0, 1_000]",
@@ -282,7 +284,15 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
         "max_cost": "[0, inf)",
         "confidence": "(0, 1)",
     },
+    pb.ScoreAnswersRequest: {"rubrics": _some("rubric")},
+    pb.EmbeddedRankings: {"rankings": _some("ranking"), "min_score": SHARE},
+    metrics_pb2.GainRankings: {"rankings": _some("ranking")},
+    metrics_pb2.JudgedRankings: {"rankings": _some("ranking"), "max_grade": f"[0, {MAX_GRADE}]"},
+    groups_pb2.GroupEmbeddings: {"dimensions": (lambda part, _: part > 0, "must be at least 1")},
+    ScoredStage: {"cost": "[0, inf)"},
+    pb.GetUsageRequest: {"days": f"[0, {MOST_DAYS}]"},
 }
+"""What a field of a value, or of a message that no value is made of, may be."""
 
 
 _ALIKE_BYTES = 1 << 10
@@ -317,31 +327,38 @@ def read(kind: type[Value], message: Message, path: str = "", **others: object) 
 
 
 def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it holds
-    """Raise InvalidField for the first field, of a value or inside it, that breaks its rule."""
+    """Raise InvalidField for the first field, of a value or inside it, that breaks its rule.
+
+    Of a message only what has a rule is looked at.
+    """
     if isinstance(value, tuple):
         for place, each in enumerate(value):
             check(each, f"{path}[{place}]")
-    if not is_dataclass(value):
-        return
     if isinstance(value, Calibrator):
         path += ".calibrator"  # the message says whether it is one, or a name
         not_fitted = value.not_fitted
         need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
     rules = RULES.get(type(value), {})
-    for each in fields(value):
-        part, at = getattr(value, each.name), f"{path}.{each.name}".lstrip(".")
-        if part is not None and each.name in rules:
-            given = rules[each.name]
+    for name, part, may_be_unset in _parts(value):
+        at = f"{path}.{name}".lstrip(".")
+        if part is not None and name in rules:
+            given = rules[name]
             holds, rule = interval(given) if isinstance(given, str) else given
-            optional = "" if each.default is MISSING else ", or be unset"
-            need(holds(part, value), at, rule + optional)
-        check(part, at)
+            need(holds(part, value), at, rule + ", or be unset" * may_be_unset)
+        if isinstance(part, tuple) or is_dataclass(part):
+            check(part, at)
 
 
-def need_within(column: FloatArray, bounds: str, field: str, rule: str = "") -> None:
-    """Raise InvalidField at the first entry of a column that is not in an interval."""
-    holds, words = interval(bounds)
-    need_all(np.asarray(holds(column, None)), field, rule or words)
+def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:  # noqa: ANN401 - see `check`
+    """Yield the fields of a value by name, and whether they may be unset."""
+    if isinstance(value, Message):
+        for name in RULES.get(type(value), ()):
+            optional = value.DESCRIPTOR.fields_by_name[name].has_presence
+            if not optional or value.HasField(name):
+                yield name, getattr(value, name), optional
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield each.name, getattr(value, each.name), each.default is not MISSING
 
 
 def memory_of(size: int, fields: int) -> int:

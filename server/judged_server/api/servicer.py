@@ -43,7 +43,15 @@ from judged_server.api.convert.statistics import (
     text_metrics,
 )
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
-from judged_server.api.requests import Admission, Call, Received, read, read_alike
+from judged_server.api.requests import (
+    DEFAULT_DAYS,
+    Admission,
+    Call,
+    Received,
+    check,
+    read,
+    read_alike,
+)
 from judged_server.api.streams import (
     Chunks,
     Parts,
@@ -71,7 +79,6 @@ from judged_server.usecases.offering import Offering, Offerings
 from judged_server.usecases.tenant_usage import tenant_usage
 
 VERSION = version("judged")
-DEFAULT_DAYS, MOST_DAYS = 31, 366
 
 
 def _computed(compute: Callable[[Any, Limits], Message]) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -229,6 +236,7 @@ class Servicer:
         self, request: pb.ScoreAnswersRequest, size: int, call: Call, path: str = ""
     ) -> tuple[list[AnswerItem], list[AnswerScorer]]:
         """Return the items and the scorers of a request of so many bytes that stands at a path."""
+        check(request, path[:-1])
         specs = read_rubrics(request.rubrics, f"{path}rubrics")
         size += ITEM_BYTES * len(request.items)
         how = request.items, len(specs), self.settings, f"{path}items"
@@ -266,8 +274,7 @@ class Servicer:
 
     async def GetUsage(self, request: pb.GetUsageRequest, _: Call) -> pb.GetUsageResponse:
         """Tell what the tenant has used."""
-        rule = f"must be {MOST_DAYS} at most, or 0 for {DEFAULT_DAYS}"
-        need(request.days <= MOST_DAYS, "days", rule)
+        check(request, "")
         usage = await tenant_usage(self.budgets, request.days or DEFAULT_DAYS)
         return write_fields(pb.GetUsageResponse, usage)
 

@@ -36,8 +36,9 @@ from judged.internal.v1 import status_pb2
 
 from judged_server import errors
 from judged_server.address import share_socket
+from judged_server.api.interceptor import REQUEST_ID, callers_id
 from judged_server.api.listeners import CONTRACT, Listener
-from judged_server.api.requests import REQUEST_ID, Reader, callers_id
+from judged_server.api.requests import Reader
 from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
 from judged_server.http_server import Port, failure, is_this_machine, wrong_host
 from judged_server.scheduling.concurrency import run_by_size

@@ -122,7 +122,7 @@ class JudgeCatalog:
 
     def _build(self, spec: JudgeSpec, field: str) -> Judge:
         if spec.calibration is not None:
-            return self._calibrated(spec, field)
+            return self._calibrated(spec, spec.calibration, field)
         unclear = [name for name in ("members", "profile", "parameters") if getattr(spec, name)]
         rule = f"must be set when {''.join(unclear[:1])} is, else it is unclear whose they are"
         need(not unclear or spec.kind != "", f"{field}.kind", rule)
@@ -134,7 +134,6 @@ class JudgeCatalog:
         profile = _profile(kind, spec.profile, field)
         # None stands for the judge's own threshold: that of a rubric, say, not of the profile.
         bar = spec.min_score
-        need(bar is None or 0 <= bar <= 1, f"{field}.min_score", "must be a number from 0 to 1")
         settled = replace(
             spec,
             kind=kind.kind,
@@ -155,11 +154,9 @@ class JudgeCatalog:
         except errors.InvalidField as error:  # it names a place in the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
 
-    def _calibrated(self, spec: JudgeSpec, field: str) -> Judge:
-        calibrator, path = spec.calibration, f"{field}.calibration"
-        if calibrator is None:
-            raise errors.InvalidField(path, "must bring a calibrator or name one")
-        calibrator = find_calibrator(calibrator, self.calibrations, path)
+    def _calibrated(self, spec: JudgeSpec, calibration: Calibrator | str, field: str) -> Judge:
+        path = f"{field}.calibration"
+        calibrator = find_calibrator(calibration, self.calibrations, path)
         threshold = calibrator.min_score if spec.min_score is None else spec.min_score
         bare = replace(spec, calibration=None, min_score=threshold)
         return CalibratedJudge(self.choose(bare, field), calibrator, path)

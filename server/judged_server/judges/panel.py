@@ -73,12 +73,9 @@ class PanelKind(ComposedKind):
         """
         seen: dict[str, int] = {}
         for place, (member, judge) in enumerate(zip(spec.panel, judges, strict=True)):
-            path = f"members[{place}].weight"
-            if member.weight is not None:
-                rule = f"must be a number from {LIGHTEST:g} to {HEAVIEST:g}"
-                need(LIGHTEST <= member.weight <= HEAVIEST, path, rule)
-                rule = "is for the profile weighted; leave it out, or ask so"
-                need(spec.profile == WEIGHTED, path, rule)
+            rule = "is for the profile weighted; leave it out, or ask so"
+            may_weigh = member.weight is None or spec.profile == WEIGHTED
+            need(may_weigh, f"members[{place}].weight", rule)
             path = f"members[{place}].judge"
             other = seen.setdefault(judge.identity.fingerprint, place)
             rule = f"is the judge of members[{other}] again, which would vote twice"

@@ -38,8 +38,6 @@ from judged_server.domain import (
     IntArray,
     check_unique,
     need,
-    need_all,
-    need_length,
 )
 from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.input.id_fit import add_fits
@@ -206,9 +204,6 @@ Settings = Sequence[tuple[str, str]]
 
 _MODE = "MatchingMode"
 """What the contract calls the matching modes."""
-
-MAX_VALUE = 1e100
-"""The largest magnitude of a value that is merged, far from where a sum or a square overflows."""
 
 
 def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
@@ -426,27 +421,18 @@ def compute_gains(
 
 def merge_values(
     measures: Sequence[Measure],
-    columns: Sequence[Sequence[float]],
+    columns: Sequence[FloatArray],
     n_queries: int,
     id_fits: Sequence[IdFit] = (),
-    *,
-    field: str = "values",
 ) -> MetricTable:
     """Return the means of values that earlier calls gave, one column a measure, with their fits.
 
     The mean is exact, so that it equals the mean of one call over all queries to the last bit.
-    Raises InvalidField at `field.columns` for a wrong number of columns,
-    `field.columns[i].values` for a wrong length, `field.columns[i].values[j]` for a value that is
-    not finite, or beyond +-MAX_VALUE.
     """
-    need_length(columns, len(measures), f"{field}.columns", "metrics")
-    merged = []
-    for i, (measure, column) in enumerate(zip(measures, columns, strict=True)):
-        path = f"{field}.columns[{i}].values"
-        need_length(column, n_queries, path, "query_ids")
-        values = np.array(column, np.float64)
-        need_all(np.abs(values) <= MAX_VALUE, path, "must be finite, within +-1e100")
-        merged.append(_column(measure, values, [("source", "values")]))
+    merged = [
+        _column(measure, values, [("source", "values")])
+        for measure, values in zip(measures, columns, strict=True)
+    ]
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
     return MetricTable(tuple(merged), np.arange(n_queries), counts, id_fit=add_fits(id_fits))
 

@@ -32,13 +32,8 @@ from numpy.typing import NDArray
 from judged_server.domain import (
     FloatArray,
     IntArray,
-    check_names,
-    need,
-    need_all,
-    need_length,
     plain_form,
 )
-from judged_server.errors import LimitExceeded
 from judged_server.statistics.intervals import (
     FEW_QUERIES,
     Units,
@@ -52,7 +47,7 @@ from judged_server.statistics.intervals import (
 MAX_ITEMS = 1_000_000
 MAX_RATERS = 1_000
 MAX_CATEGORIES = 100
-MAX_SYSTEMS = 1_000
+MAX_COMPARED = 1_000
 """What one call may bring."""
 FEW_ITEMS = FEW_QUERIES
 FEW_SYSTEMS = 10
@@ -74,10 +69,9 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     """Return the agreement of raters over the items with two ratings or more.
 
     Cohen's kappas need two raters, the weighted ones categories that have an order. Fleiss's kappa
-    sees only the items that all raters rated. Intervals come from resampled items. Raises what
-    `_read` does.
+    sees only the items that all raters rated. Intervals come from resampled items.
     """
-    codes = _read(table)
+    codes = np.array([rater.ratings for rater in table.raters], np.int8).T
     raters, categories = tuple(rater.name for rater in table.raters), tuple(table.categories)
     spelling = _spelling_warnings(codes, raters, categories)
     codes = codes[np.count_nonzero(codes >= 0, axis=1) >= 2]
@@ -100,32 +94,6 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     found, unsure = by_name(MEASURES, estimates)
     warnings = (*_warnings(codes, coefficients, estimates), *unsure, *spelling)
     return replace(told, **found, warnings=warnings)  # type: ignore[arg-type]  # estimates alone
-
-
-def _read(table: RatingTable) -> Codes:
-    """Return the ratings of a table.
-
-    Raises InvalidField for fewer than two raters or categories, for names that repeat or are empty,
-    for columns of different lengths or none at all, and for a rating that is no category's place;
-    LimitExceeded above the sizes of this module.
-    """
-    k, columns = len(table.categories), [rater.ratings for rater in table.raters]
-    check_names(table.categories, "categories", MAX_CATEGORIES, "ratings.categories")
-    names = [rater.name for rater in table.raters]
-    check_names(names, "raters", MAX_RATERS, "ratings.raters", ".name")
-    n = len(columns[0])
-    need(n > 0, "ratings.raters[0].ratings", "must hold at least one item")
-    if n > MAX_ITEMS:
-        raise LimitExceeded("ratings.raters[0].ratings", "items", MAX_ITEMS, n)
-    codes = np.empty((n, len(columns)), np.int8)
-    for j, column in enumerate(columns):
-        path = f"ratings.raters[{j}].ratings"
-        need_length(column, n, path, "ratings of raters[0]")
-        places = np.fromiter(column, np.int64, n)
-        rule = f"must be -1 for no rating, or the place of one of {k} categories, counted from 0"
-        need_all((places >= -1) & (places < k), path, rule)
-        codes[:, j] = places
-    return codes
 
 
 def _used(codes: Codes) -> IntArray:
@@ -307,13 +275,9 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
     above it that belong there; their mean, stretched to -1..1 (Yilmaz, Aslam and Robertson 2008).
     Systems tied with it are not above it, and a pair that the reference ties does not count as
     belonging, as in either half of tau_AP,b (Urbano and Marrero 2017).
-
-    Raises InvalidField for fewer than two systems, names that repeat or are empty, and scores that
-    are not finite or not one a system; LimitExceeded above MAX_SYSTEMS.
     """
-    check_names(scores.systems, "systems", MAX_SYSTEMS, "systems.systems")
     n = len(scores.systems)
-    given = {name: _scores(getattr(scores, name), n, name) for name in ("first", "second")}
+    given = {name: np.array(getattr(scores, name), np.float64) for name in ("first", "second")}
     units = Units(n, "systems")
     check_resampling(units, _TABLES * n, options)
     # [n, n]: 1 where the system of the column is better, -1 where worse. Signs come from
@@ -347,10 +311,3 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
         if each.min() == each.max()
     ]
     return RankAgreement(n, **found, warnings=(*warnings, *unsure))
-
-
-def _scores(scores: Sequence[float], n: int, name: str) -> FloatArray:
-    need_length(scores, n, f"systems.{name}", "systems")
-    values = np.fromiter(scores, np.float64, n)
-    need_all(np.isfinite(values), f"systems.{name}", "must be a finite number")
-    return values

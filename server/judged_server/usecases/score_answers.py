@@ -136,7 +136,6 @@ class Scoring:
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
         if spec.min_score is None and calibrator is not None and calibrator.min_score is not None:
             min_score = calibrator.min_score
-        need(0 <= min_score <= 1, f"{field}.min_score", "must be a number from 0 to 1")
         parameters = settle(self._kind.profile, spec.parameters, f"{field}.parameters")
         weights = _weights(rubric, spec.weights, f"{field}.weights")
 

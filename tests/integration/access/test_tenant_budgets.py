@@ -153,7 +153,7 @@ def test_a_tenant_is_told_of_its_own_usage_alone(world: World):
             assert budget.left == pytest.approx(LIMIT - own.cost, abs=1e-8)
             assert timedelta(0) < budget.renewed_at - datetime.now(UTC) <= timedelta(days=1)
             assert not client.usage(1).rows or client.usage(1).rows[0].day == usage.rows[0].day
-            with pytest.raises(InvalidArgument, match="days: must be 366 at most"):
+            with pytest.raises(InvalidArgument, match="days: must be from 0 to 366"):
                 client.usage(367)
         told = asyncio.run(usage_on_asyncio(server.address, world.tokens["rich"]))
         assert [(row.judge, row.questions) for row in told.rows] == [("llm", 4)]

@@ -122,7 +122,7 @@ class TestEvaluate:
                 ["-m", "ap", "--matching", "any"],
                 "--metric ap: ap is not defined for matching ",
             ),
-            (["-m", "ap", "--min-score", "7"], "--min-score: must be a number from 0 to 1"),
+            (["-m", "ap", "--min-score", "7"], "--min-score: must be from 0 to 1, or be unset"),
             (["-m", "ap", "--profile", "nope"], "--profile: judge exact has the profiles"),
         ],
     )

@@ -17,13 +17,12 @@ from judged.values.choices import Flag, Source, Status
 from judged.values.groups import VerdictDetail, VerdictError
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem, AnswerScore, Rubric
-from numpy.typing import NDArray
 
-from judged_server.api.requests import SHARE, need_within, read
+from judged_server.api.columns import CONTEXTS, VERDICTS, read_columns
+from judged_server.api.requests import check, read
 from judged_server.api.status import fault_code
 from judged_server.domain import (
     BoolArray,
-    FloatArray,
     QueryGroup,
     ScoreColumns,
     Sides,
@@ -32,7 +31,6 @@ from judged_server.domain import (
     check_unique,
     counts_of,
     need,
-    need_length,
 )
 from judged_server.errors import InvalidField, LimitExceeded
 from judged_server.judges.base import group_cost
@@ -48,23 +46,6 @@ def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 
             limits.check_texts(given, at)
         elif isinstance(given, str):
             (limits.check_id if part.name.endswith("_id") else limits.check_text)(given, at)
-
-
-def read_inclusion(
-    probabilities: Sequence[float], n_labelled: int, field: str = ""
-) -> FloatArray | None:
-    """Return with which probability each label was drawn; None where all had the same.
-
-    Raises InvalidField at `inclusion_probabilities` of the field for another number of them, and
-    below it for one that is not above 0 and at most 1.
-    """
-    name = f"{field}.inclusion_probabilities".lstrip(".")
-    if not probabilities:
-        return None
-    need_length(probabilities, n_labelled, name, "labels")
-    values = np.array(probabilities, np.float64)
-    need_within(values, "(0, 1]", name)
-    return values
 
 
 SIDES = ("expected", "retrieved")
@@ -230,7 +211,7 @@ def read_embeddings(
 ) -> Sides:
     """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
     dimensions, most = message.dimensions, limits.max_embedding_dimensions
-    need(dimensions > 0, f"{path}.dimensions", "must be at least 1")
+    check(message, path)
     if dimensions > most:
         raise LimitExceeded(f"{path}.dimensions", "dimensions", most, dimensions)
     sides = []
@@ -261,8 +242,7 @@ def read_answers(
 
 
 def read_rubrics(messages: Sequence[scores_pb2.RubricSpec], field: str = "rubrics") -> list[Rubric]:
-    """Return the rubrics of a request. Raises InvalidField for none, and for values of no kind."""
-    need(bool(messages), field, "must hold at least one rubric")
+    """Return the rubrics of a request. Raises InvalidField for values of no kind."""
     return [read(Rubric, each, f"{field}[{i}]") for i, each in enumerate(messages)]
 
 
@@ -342,21 +322,6 @@ def write_fault(fault: VerdictFault | VerdictError) -> verdicts_pb2.VerdictError
     return write_fields(verdicts_pb2.VerdictError, fault, reason=reason, code=code)
 
 
-_SENT = {
-    "relevant": SHARE,
-    "score": SHARE,
-    "status": f"[1, {max(Status)}]",
-    "source": f"[1, {max(Source)}]",
-    "flags": f"[0, {sum(Flag)}]",
-    "agreement": SHARE,
-}
-"""The columns that a caller sends back, and what their values must be."""
-_CHOICES = {
-    "status": ", ".join(verdicts_pb2.VerdictStatus.keys()[1:]),
-    "source": ", ".join(verdicts_pb2.VerdictSource.keys()[1:]),
-}
-
-
 def read_verdicts(
     message: verdicts_pb2.VerdictColumns, sizes: Sequence[int], field: str
 ) -> Verdicts:
@@ -366,14 +331,7 @@ def read_verdicts(
     InvalidField when a column is of another length or holds a value no reply has.
     """
     offsets = list(accumulate(sizes, initial=0))
-    total = offsets[-1]
-    columns: dict[str, NDArray[np.float64]] = {}
-    for name, bounds in _SENT.items():
-        column = columns[name] = np.array(getattr(message, name), np.float64)
-        fits = len(column) == total or (not len(column) and name != "relevant")
-        need(fits, f"{field}.{name}", f"{len(column)} values for {total} contexts")
-        rule = f"must be one of {_CHOICES[name]}" if name in _CHOICES else ""
-        need_within(column, bounds, f"{field}.{name}", rule)
+    columns = read_columns(VERDICTS, message, field, {CONTEXTS: offsets[-1]})
     agree = list(message.group_offsets) in ([], offsets)
     need(agree, f"{field}.group_offsets", "disagree with the sizes of the rankings")
     relevant: BoolArray = columns["relevant"].astype(np.bool_)

@@ -16,17 +16,25 @@ from judged.values.agreement import IdFit
 from judged.values.choices import IntervalOptions, Matching
 from judged.values.groups import VerdictCounts
 
+from judged_server.api.columns import (
+    HUMAN_LABELS,
+    INCLUSION,
+    LABELLED,
+    PER_QUERY_VALUES,
+    VALUES,
+    read_columns,
+)
 from judged_server.api.convert.judging import (
     read_embeddings,
     read_grades,
-    read_inclusion,
     read_query_metadata,
     read_verdicts,
     write_identity,
     write_verdicts,
 )
-from judged_server.api.requests import MAX_INT32, read
+from judged_server.api.requests import MAX_INT32, check, read
 from judged_server.domain import (
+    FloatArray,
     IntArray,
     QueryGroup,
     Verdicts,
@@ -63,7 +71,6 @@ from judged_server.metrics.measures import FAMILIES, Measure, parse_metrics
 from judged_server.settings import Limits
 from judged_server.usecases.evaluate import Evaluation, results_of
 
-MAX_GRADE = 1000
 _DOUBLE_BYTES = 8
 _LABELS, _VALUES = "judged.human_labels", "human_values"
 _SIMILARITY = FAMILIES["similarity"]
@@ -161,6 +168,7 @@ class Rankings:
 
     def measure(self, which: str, holder: pb.ComputeMetricsRequest | ComparedRun) -> Measured:
         """Return what the rankings are worth that a message holds in a field of its oneof."""
+        check(getattr(holder, which), f"{self.path}{which}")
         done: Measured = getattr(self, f"_{which}")(getattr(holder, which))
         return done
 
@@ -175,10 +183,9 @@ class Rankings:
     def _values(self, message: metrics_pb2.PerQueryValues) -> Measured:
         query_ids, field = list(message.query_ids), f"{self.path}values"
         check_unique(query_ids, field + ".query_ids[{}]")
-        values = [column.values for column in message.columns]
+        columns, _ = _read_values(message, self.measures, field)
         fits = [read_fields(IdFit, fit) for fit in message.id_fits]
-        table = merge_values(self.measures, values, len(query_ids), fits, field=field)
-        return Measured(table, query_ids)
+        return Measured(merge_values(self.measures, columns, len(query_ids), fits), query_ids)
 
     def _trec(self, message: metrics_pb2.TrecRankings) -> Measured:
         qrels = read_qrels(message, "trec.", may_be_empty=self.is_part)
@@ -222,7 +229,6 @@ class Rankings:
             need(family in {"", _SIMILARITY.name}, f"metrics[{i}]", f"{name} {rule}")
         check_modes(self.measures, self.options.matching, families=True)
         min_score = message.min_score if message.HasField("min_score") else _SIMILARITY.min_score
-        need(0 <= min_score <= 1, "embedded.min_score", "must be a number from 0 to 1")
         field = "embedded.rankings"
         query_ids = _query_ids(message.rankings, field)
         groups = []
@@ -244,7 +250,6 @@ class Rankings:
 
 
 def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any kind
-    need(bool(rankings), field, "must hold at least one ranking")
     query_ids = [ranking.query_id for ranking in rankings]
     check_unique(query_ids, f"{field}[{{}}].query_id")
     return query_ids
@@ -281,7 +286,6 @@ def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str)
     most = message.max_grade
     if not most:
         return {}
-    need(most <= MAX_GRADE, f"{field}.max_grade", f"must be at most {MAX_GRADE}")
     rule = "must have an entry for each verdict where max_grade is set"
     scored = len(message.verdicts.score) == len(verdicts.relevant)
     need(scored, f"{field}.verdicts.score", rule)
@@ -362,20 +366,31 @@ def _corrected(
         need(not request.HasField("human_values"), _VALUES, rule)
         field, message = _LABELS, labels
     queries = _places(message.query_ids, done.query_ids, field)
-    inclusion = read_inclusion(message.inclusion_probabilities, len(queries), field)
     if judged is not None and field == _LABELS:
         contexts = int((judged.n_retrieved * judged.n_expected)[queries].sum())
+        found = read_columns(HUMAN_LABELS, labels, field, {LABELLED: contexts})
         relevant = np.array(labels.relevant, np.bool_)
-        things = "contexts of the labelled rankings"
-        need_length(relevant, contexts, f"{field}.relevant", things)
         values = values_of_labels(measures, judged, queries, relevant, options.matching)
     else:
-        columns = [column.values for column in request.human_values.columns]
-        merged = merge_values(measures, columns, len(queries), field=field)
-        values = np.array([column.values for column in merged.columns])
+        columns, found = _read_values(request.human_values, measures, field)
+        values = np.array(columns)
     confidence = (options.interval or IntervalOptions()).confidence
+    inclusion = found[INCLUSION] if len(found[INCLUSION]) else None
     human = HumanValues(queries, values, inclusion)
     return correct(table, human, confidence=confidence)
+
+
+def _read_values(
+    message: metrics_pb2.PerQueryValues, measures: Sequence[Measure], field: str
+) -> tuple[list[FloatArray], dict[str, FloatArray]]:
+    """Return the values of each metric, and the other columns. Raises InvalidField."""
+    found = read_columns(PER_QUERY_VALUES, message, field, {"metrics": len(measures)})
+    n = {"query_ids": len(message.query_ids)}
+    columns = [
+        read_columns(VALUES, column, f"{field}.columns[{i}]", n)["values"]
+        for i, column in enumerate(message.columns)
+    ]
+    return columns, found
 
 
 def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str) -> IntArray:

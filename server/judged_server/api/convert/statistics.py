@@ -15,15 +15,29 @@ from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
 from judged.values.metrics import TextItem
 
-from judged_server.api.convert.judging import check_texts, read_inclusion
+from judged_server.api.columns import (
+    COMPARISONS,
+    FIRST,
+    INCLUSION,
+    ITEMS,
+    RATINGS,
+    SCORED_ITEMS,
+    STAGE,
+    STAGED_ITEMS,
+    SYSTEM_SCORES,
+    TEXT_COLUMNS,
+    TEXT_VALUES,
+    read_columns,
+)
+from judged_server.api.convert.judging import check_texts
 from judged_server.api.convert.metrics import (
     Rankings,
     read_options,
     read_qrels,
     write_table,
 )
-from judged_server.api.requests import need_within, read
-from judged_server.domain import FloatArray, check_names, need, need_all, need_length
+from judged_server.api.requests import check, read
+from judged_server.domain import FloatArray, check_names, need, need_all
 from judged_server.errors import LimitExceeded
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.compute import with_intervals_and_slices
@@ -36,11 +50,18 @@ from judged_server.metrics.text.metrics import (
     parse_text_metrics,
 )
 from judged_server.settings import Limits
-from judged_server.statistics.agreement import measure_agreement, rank_agreement
+from judged_server.statistics.agreement import (
+    MAX_CATEGORIES,
+    MAX_COMPARED,
+    MAX_RATERS,
+    measure_agreement,
+    rank_agreement,
+)
 from judged_server.statistics.calibration.calibrate import (
     CalibrationOptions,
     ScoredItems,
     calibrate,
+    number_clusters,
 )
 from judged_server.statistics.calibration.cascade import FLAGGED, MISSING, PLAIN
 from judged_server.statistics.calibration.frontier import (
@@ -69,10 +90,24 @@ def agreement(request: pb.MeasureAgreementRequest, _: Limits) -> pb.MeasureAgree
     options = read(IntervalOptions, request.interval, "interval")
     ratings = systems = None
     if of_ratings:
-        ratings = measure_agreement(read(RatingTable, request.ratings, "ratings"), options)
+        ratings = measure_agreement(_read_ratings(request.ratings), options)
     if of_systems:
-        systems = rank_agreement(read(SystemScores, request.systems, "systems"), options)
+        scores = read(SystemScores, request.systems, "systems")
+        check_names(scores.systems, "systems", MAX_COMPARED, "systems.systems")
+        read_columns(SYSTEM_SCORES, request.systems, "systems")
+        systems = rank_agreement(scores, options)
     return write_fields(pb.MeasureAgreementResponse, MeasuredAgreement(ratings, systems))
+
+
+def _read_ratings(message: pb.RatingTable) -> RatingTable:
+    table = read(RatingTable, message, "ratings")
+    check_names(table.categories, "categories", MAX_CATEGORIES, "ratings.categories")
+    raters = [rater.name for rater in message.raters]
+    check_names(raters, "raters", MAX_RATERS, "ratings.raters", ".name")
+    counted = {"categories": len(table.categories), ITEMS: len(message.raters[0].ratings)}
+    for place, rater in enumerate(message.raters):
+        read_columns(RATINGS, rater, f"ratings.raters[{place}]", counted)
+    return table
 
 
 def ranking(request: pb.RankSystemsRequest, _: Limits) -> pb.RankSystemsResponse:
@@ -88,15 +123,9 @@ def ranking(request: pb.RankSystemsRequest, _: Limits) -> pb.RankSystemsResponse
 
 
 def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
-    names, n = list(request.systems), len(request.query_ids)
+    names = list(request.systems)
     check_names(names, "names", MAX_SYSTEMS, "systems")
-    need(n > 0, "query_ids", "must hold at least one comparison")
-    places = f"[0, {len(names) - 1}]"
-    columns: dict[str, FloatArray] = {}
-    for field, bounds in (("first", places), ("second", places), ("preference", "[0, 1]")):
-        column = columns[field] = np.array(getattr(request, field), np.float64)
-        need_length(column, n, field, "query_ids")
-        need_within(column, bounds, field)
+    columns = read_columns(COMPARISONS, request, counted={"systems": len(names)})
     first, second = columns["first"].astype(np.int64), columns["second"].astype(np.int64)
     need_all(first != second, "second", "must be another system than the first")
     queries: dict[str, int] = {}
@@ -112,9 +141,14 @@ def calibration(request: pb.CalibrateRequest, _: Limits) -> pb.CalibrateResponse
     rule = "must be that of the judge whose scores these are"
     need(not request.HasField("judge") or judge.scoring_key != "", "judge.scoring_key", rule)
     options = read(CalibrationOptions, request)
-    items = ScoredItems.build(request.scores, request.labelled, request.labels, request.clusters)
-    inclusion = read_inclusion(request.inclusion_probabilities, len(items.labelled))
-    items = replace(items, inclusion=inclusion)
+    columns = read_columns(SCORED_ITEMS, request)
+    items = ScoredItems(
+        columns["scores"],
+        columns["labelled"].astype(np.int64),
+        np.array(request.labels, np.bool_),
+        number_clusters(request.clusters) if request.clusters else None,
+        columns[INCLUSION] if request.inclusion_probabilities else None,
+    )
     known = shipped_calibration(judge.kind, judge.scoring_key)
     found = calibrate(items, options, known, judge.scoring_key)
     return write_fields(pb.CalibrateResponse, found)
@@ -125,29 +159,29 @@ def calibrate_cascade(
 ) -> pb.CalibrateCascadeResponse:
     """Propose a cascade of judges from labels."""
     options = read(FrontierOptions, request)
-    stages = [_read_stage(stage, f"stages[{i}]") for i, stage in enumerate(request.stages)]
-    items = StagedItems.build(stages, request.labels, request.clusters, request.lengths)
+    read_columns(STAGED_ITEMS, request)
+    n, clusters, lengths = len(request.labels), request.clusters, request.lengths
+    items = StagedItems(
+        tuple(_read_stage(each, f"stages[{i}]", n) for i, each in enumerate(request.stages)),
+        np.array(request.labels, np.bool_),
+        number_clusters(clusters) if clusters else np.arange(n),
+        np.array(lengths, np.float64) if lengths else None,
+    )
     found = frontier(items, options)
     keys = [stage.judge.scoring_key for stage in request.stages]
     points = [_write_point(point, keys, options) for point in found.points]
     return write_fields(pb.CalibrateCascadeResponse, found, frontier=points)
 
 
-def _read_stage(message: pb.ScoredStage, field: str) -> ScoredStage:
+def _read_stage(message: pb.ScoredStage, field: str, n: int) -> ScoredStage:
+    check(message, field)
     judge = message.judge
     rule = "must be that of the judge whose scores these are"
     need(judge.scoring_key != "", f"{field}.judge.scoring_key", rule)
-    scores = np.array(message.scores, np.float64)
-    rule = "must be a number; name it in missing if there is none"
-    need_all(~np.isnan(scores), f"{field}.scores", rule)
-    flags = np.full(len(scores), PLAIN)
-    rule = f"must be above the entry before it, and below {len(scores)}"
+    columns, flags = read_columns(STAGE, message, field, {"labels": n}), np.full(n, PLAIN)
     for listed, flag in (("flagged", FLAGGED), ("missing", MISSING)):
-        places = np.array(getattr(message, listed), np.int64)
-        good = (np.diff(places, prepend=-1) > 0) & (places < len(scores))
-        need_all(good, f"{field}.{listed}", rule)
-        flags[places] = flag
-    scores[flags == MISSING] = np.nan
+        flags[columns[listed].astype(np.int64)] = flag
+    scores = np.where(flags == MISSING, np.nan, columns["scores"])
     known = shipped_calibration(judge.kind, judge.scoring_key)
     return ScoredStage(judge.kind or f"stage {field}", scores, message.cost, known, flags)
 
@@ -230,6 +264,15 @@ def _kind_of(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> str
     return str(kinds[0])
 
 
+def _read_values(request: pb.ComputeTextMetricsRequest, n_metrics: int) -> list[FloatArray]:
+    read_columns(TEXT_COLUMNS, request, counted={"metrics": n_metrics})
+    counted = {FIRST: len(request.values[0].values)}
+    return [
+        read_columns(TEXT_VALUES, column, f"values[{i}]", counted)["values"]
+        for i, column in enumerate(request.values)
+    ]
+
+
 class TextMeasurement(NamedTuple):
     """What a request asks for, all but its items."""
 
@@ -244,7 +287,7 @@ def text_metrics(
     """Compare texts with references."""
     asked = read_measurement(request)
     if request.values:
-        columns = merge_text_values(asked.metrics, [column.values for column in request.values])
+        columns = merge_text_values(asked.metrics, _read_values(request, len(asked.metrics)))
     else:
         columns = measure_texts(read_items(request.items, limits), asked.metrics)
     return pb.ComputeTextMetricsResponse(metrics=write_text_metrics(columns, asked))

@@ -15,8 +15,6 @@ from judged_server.domain import (
     UNREAD_SHARE,
     FloatArray,
     need,
-    need_all,
-    need_length,
     plain_form,
     unread_share,
     unspaced_share,
@@ -267,21 +265,13 @@ def join_columns(parts: Sequence[TextColumn]) -> TextColumn:
 
 
 def merge_text_values(
-    metrics: Sequence[TextMetric], columns: Sequence[Sequence[float]], field: str = "values"
+    metrics: Sequence[TextMetric], columns: Sequence[FloatArray]
 ) -> tuple[TextColumn, ...]:
     """Return columns of the values that earlier calls gave, so that their means are those of all.
 
-    Raises InvalidField at `field` for a wrong number of columns, `field[i].values` for a length
-    that differs or is 0, `field[i].values[j]` for a value outside [0, 1]; NaN is no value.
+    NaN is no value.
     """
-    need_length(columns, len(metrics), field, "metrics")
-    merged = []
-    for i, (metric, column) in enumerate(zip(metrics, columns, strict=True)):
-        path = f"{field}[{i}].values"
-        need(len(column) > 0, path, "must hold at least one value")
-        need_length(column, len(columns[0]), path, "values of the first column")
-        values = np.array(column, np.float64)
-        need_all(~((values < 0) | (values > 1)), path, "must lie in [0, 1]")
-        signature = f"{metric.name}|source:values|v{metric.version}"
-        merged.append(TextColumn(metric, values[:, None], signature))
-    return tuple(merged)
+    return tuple(
+        TextColumn(metric, values[:, None], f"{metric.name}|source:values|v{metric.version}")
+        for metric, values in zip(metrics, columns, strict=True)
+    )

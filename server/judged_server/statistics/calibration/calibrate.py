@@ -13,12 +13,8 @@ from judged_server.domain import (
     BoolArray,
     FloatArray,
     IntArray,
-    need,
-    need_all,
-    need_length,
     passes,
 )
-from judged_server.errors import LimitExceeded
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.reliability import (
     Platt,
@@ -45,37 +41,6 @@ class ScoredItems:
     clusters: IntArray | None = None
     inclusion: FloatArray | None = None
 
-    @classmethod
-    def build(
-        cls,
-        scores: Sequence[float],
-        labelled: Sequence[int],
-        labels: Sequence[bool],
-        clusters: Sequence[int] = (),
-    ) -> ScoredItems:
-        """Return the items.
-
-        Raises InvalidField for no score or none with a label, a score outside [0, 1], places that
-        do not ascend or do not exist, and columns of different lengths; LimitExceeded above
-        MAX_ITEMS.
-        """
-        n = len(scores)
-        need(n > 0, "scores", "must hold at least one score")
-        if n > MAX_ITEMS:
-            raise LimitExceeded("scores", "items", MAX_ITEMS, n)
-        values = np.fromiter(scores, np.float64, n)
-        # NaN is in no range.
-        need_all((values >= 0) & (values <= 1), "scores", "must lie in 0 to 1")
-        need_length(labels, len(labelled), "labels", "entries of labelled")
-        need(len(labelled) > 0, "labelled", "must name at least one item that has a label")
-        need_length(clusters or scores, n, "clusters", "scores")
-        return cls(
-            values,
-            _places(labelled, n),
-            np.fromiter(labels, np.bool_, len(labels)),
-            number_clusters(clusters) if clusters else None,
-        )
-
     @property
     def with_label(self) -> LabelledScores:
         """The items that have a label."""
@@ -87,14 +52,6 @@ def number_clusters(clusters: Sequence[int]) -> IntArray:
     """Return int64[n]: clusters, which callers number as they like, by numbers from 0."""
     names = np.fromiter(clusters, np.uint64, len(clusters))
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
-
-
-def _places(labelled: Sequence[int], n: int) -> IntArray:
-    places = np.fromiter(labelled, np.uint64, len(labelled))
-    need_all(places < n, "labelled", f"must be below {n}, the number of scores")
-    rises = np.append(True, places[1:] > places[:-1])
-    need_all(rises, "labelled", "must be above the entry before it; sort, each once")
-    return places.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,8 @@ from judged_server.domain import (
     FloatArray,
     IntArray,
     need,
-    need_all,
-    need_length,
 )
-from judged_server.errors import LimitExceeded
 from judged_server.scheduling.fairness import checkpoint
-from judged_server.statistics.calibration.calibrate import number_clusters
 from judged_server.statistics.calibration.cascade import (
     PLAIN,
     count_labels,
@@ -78,37 +74,6 @@ class StagedItems:
     labels: BoolArray
     clusters: IntArray
     lengths: FloatArray | None = None
-
-    @classmethod
-    def build(
-        cls,
-        stages: Sequence[ScoredStage],
-        labels: Sequence[bool],
-        clusters: Sequence[int],
-        lengths: Sequence[int] = (),
-    ) -> StagedItems:
-        """Return the items.
-
-        Raises InvalidField for no label, a judge without one score an item, a score outside [0, 1],
-        a price that is none, and columns of other lengths; LimitExceeded above MAX_LABELS.
-        """
-        n = len(labels)
-        need(n > 0, "labels", "must hold at least one label")
-        if n > MAX_LABELS:
-            raise LimitExceeded("labels", "labels", MAX_LABELS, n)
-        rule = f"{len(stages)} judges; give 1 to {MAX_STAGES}"
-        need(1 <= len(stages) <= MAX_STAGES, "stages", rule)
-        for field, column in (("clusters", clusters), ("lengths", lengths)):
-            need_length(column or labels, n, field, "labels")
-        for place, stage in enumerate(stages):
-            path, scores = f"stages[{place}]", stage.scores
-            need_length(scores, n, f"{path}.scores", "labels")
-            need_all(~((scores < 0) | (scores > 1)), f"{path}.scores", "must lie in 0 to 1")
-            priced = math.isfinite(stage.cost) and stage.cost >= 0
-            need(priced, f"{path}.cost", "must be a number, 0 or more")
-        groups = number_clusters(clusters) if clusters else np.arange(n)
-        known = np.array(lengths, np.float64) if lengths else None
-        return cls(tuple(stages), np.fromiter(labels, np.bool_, n), groups, known)
 
 
 MIN_LABELS = 100

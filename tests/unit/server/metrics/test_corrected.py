@@ -89,7 +89,7 @@ def test_a_query_without_gold_counts_where_the_policy_counts_it():
 
 def test_values_that_the_caller_brings_meet_their_queries():
     machine = [[0.1, 0.9, 0.5, 0.4, 0.8], [1.0, 0.0, 1.0, 0.0, 1.0]]
-    table = merge_values(MEASURES[:2], machine, 5)
+    table = merge_values(MEASURES[:2], np.array(machine), 5)
     human = HumanValues(np.array([4, 0, 2]), np.array([[0.7, 0.2, 0.5], [1.0, 0.0, 1.0]]))
     done = correct(table, human, confidence=0.9)
     places = np.array([0, 2, 4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,9 +100,9 @@ def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
 
 def test_items_without_a_value_are_in_no_mean():
     bleu = parse_text_metrics(["bleu"])
-    (column,) = merge_text_values(bleu, [[1.0, math.nan, 0.5]])
+    (column,) = merge_text_values(bleu, [np.array([1.0, math.nan, 0.5])])
     assert (column.mean, len(column.known), len(column.values)) == (0.75, 2, 3)
-    (column,) = merge_text_values(bleu, [[math.nan]])
+    (column,) = merge_text_values(bleu, [np.array([math.nan])])
     assert math.isnan(column.mean)
 
 

@@ -20,14 +20,14 @@ def made(n=2_000, labelled=300, seed=0):
     truth = rng.random(n) < 0.7
     scores = np.clip(rng.normal(0.35 + 0.25 * truth, 0.2), 0, 1)
     places = np.sort(rng.choice(n, labelled, replace=False))
-    return ScoredItems.build(scores, places, truth[places]), truth
+    return ScoredItems(scores, places, truth[places]), truth
 
 
 @pytest.mark.parametrize("clustered", [False, True])
 def test_every_part_is_made_with_the_options_of_the_call(clustered):
     plain, truth = made(400, 80)
-    clusters = (np.arange(400) // 4).tolist() if clustered else ()
-    items = ScoredItems.build(plain.scores, plain.labelled, truth[plain.labelled], clusters)
+    clusters = np.arange(400) // 4 if clustered else None
+    items = ScoredItems(plain.scores, plain.labelled, truth[plain.labelled], clusters)
     interval = IntervalOptions(resamples=100, seed=4, confidence=0.8)
     options = CalibrationOptions(0.6, interval, precision_floor=0.8, folds=3, max_error=0.1)
     found = calibrate(items, options)

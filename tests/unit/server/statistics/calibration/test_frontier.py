@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from judged_server.statistics.calibration.calibrate import number_clusters
 from judged_server.statistics.calibration.cascade import count_labels, upper_bound
 from judged_server.statistics.calibration.frontier import (
     FrontierOptions,
@@ -31,8 +32,8 @@ def population(seed: int = 0, n: int = N) -> tuple[ScoredStage, ScoredStage, np.
 
 
 def items_of(*stages: ScoredStage, labels: np.ndarray, of_each: int = 4) -> StagedItems:
-    clusters = (np.arange(len(labels)) // of_each).tolist()
-    return StagedItems.build(stages, labels.tolist(), clusters)
+    clusters = np.arange(len(labels)) // of_each
+    return StagedItems(stages, labels, clusters)
 
 
 class TestFrontier:
@@ -97,13 +98,13 @@ class TestFrontier:
     def test_the_promise_is_kept_over_draws(self):
         cheap, dear, labels = population(seed=5, n=20_000)
         clusters = np.arange(20_000) // 4
-        whole = StagedItems.build([cheap, dear], labels.tolist(), clusters.tolist())
+        whole = StagedItems((cheap, dear), labels, clusters)
         everything, broken, draws = np.arange(20_000), 0, 30
         for seed in range(draws):
             rng = np.random.default_rng(seed)
             drawn = np.isin(clusters, rng.choice(5_000, 100, replace=False))
-            stages = [ScoredStage(s.name, s.scores[drawn], s.cost) for s in (cheap, dear)]
-            some = StagedItems.build(stages, labels[drawn].tolist(), clusters[drawn].tolist())
+            stages = tuple(ScoredStage(s.name, s.scores[drawn], s.cost) for s in (cheap, dear))
+            some = StagedItems(stages, labels[drawn], number_clusters(clusters[drawn]))
             found = frontier(some, FrontierOptions(0.1, confidence=0.9, seed=seed))
             if found.proposed is not None:
                 outcome = run(whole, found.points[found.proposed].stages, everything)
