@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from judged._inputs import kind_of, no_utf8
+from judged._inputs import all_texts, as_column, kind_of, need_list, no_utf8
 from judged.errors import InvalidArgument, WrongType
 
 Value = TypeVar("Value")
@@ -69,8 +69,13 @@ def write_fields(kind: type[Written], value: Any = None, **others: object) -> Wr
 
 
 def write_at(path: str, kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a value
-    """Return a message as `write_fields` does; errors name what stands at the path."""
+    """Return a message as `write_fields` does; errors name what stands at the path.
+
+    Raises WrongType too for a value of another class than the message is of.
+    """
     try:
+        if value is not None:
+            _refuse_unlike(kind, value, others)
         return write_fields(kind, value, **others)
     except InvalidArgument as error:
         raise error.below(path) from None
@@ -82,11 +87,17 @@ def _unfit(kind: type[Message], written: Mapping[str, Any]) -> InvalidArgument:
     for name, whole in written.items():
         if (problem := _problem(kind, name, whole)) is None:
             continue
-        if named[name].is_repeated and not isinstance(whole, Mapping):
+        field = named[name]
+        if isinstance(whole, Mapping):
+            for key, item in whole.items() if all_texts(whole) else ():
+                if (of_item := _problem(kind, name, {key: item})) is not None:
+                    value = field.message_type.fields_by_name["value"]
+                    return _refusal(value, _named(name, key), item, of_item)
+        elif field.is_repeated:
             for place, item in enumerate(whole):
                 if (of_item := _problem(kind, name, [item])) is not None:
-                    return _refusal(named[name], f"{name}[{place}]", item, of_item)
-        return _refusal(named[name], name, whole, problem)
+                    return _refusal(field, f"{name}[{place}]", item, of_item)
+        return _refusal(field, name, whole, problem)
     return InvalidArgument.of_field("", "holds a value of the wrong type")
 
 
@@ -120,6 +131,25 @@ def _names(field: FieldDescriptor) -> str:
     return ", ".join(each.name for each in known if each.number)
 
 
+_CALLED = {"JudgeSpec": "Judge", "AskingOptions": "Asking"}
+"""What the values of messages are called that have another name."""
+
+
+def _refuse_unlike(kind: type[Message], value: object, others: Mapping[str, object]) -> None:
+    """Raise WrongType for a value that lacks a field of its message, which `others` lack too."""
+    if not _lacking(kind.DESCRIPTOR, type(value)) <= others.keys():  # type: ignore[arg-type]  # types are hashable
+        name = kind.DESCRIPTOR.name
+        rule = f"must be {_CALLED.get(name, name)}, not {type(value).__name__}"
+        raise WrongType.of_field("", rule)
+
+
+@cache
+def _lacking(message: Descriptor, kind: type) -> frozenset[str]:
+    """Return the fields of a message that values of a class do not have."""
+    known = {*dir(kind), *(part.name for part in fields(kind))} if is_dataclass(kind) else ()
+    return frozenset(name for name, attribute, _ in _setters(message) if attribute not in known)
+
+
 @cache
 def _needed(kind: type) -> frozenset[str]:
     """Return the fields of a dataclass that are never None."""
@@ -149,11 +179,9 @@ def _setter(field: FieldDescriptor) -> _Get | None:
         return partial(_at, field.name, write)
 
     def each(values: Any) -> object:  # noqa: ANN401 - what is given for a list
-        if type(values) in (list, tuple):
-            if not values:
-                return None  # which protobuf takes half a microsecond less for
-        elif isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-            raise WrongType.of_field(field.name, f"must be a list, not {kind_of(values)}")
+        values = need_list(values, field.name, read=as_column)
+        if not len(values):
+            return None  # which protobuf takes half a microsecond less for
         return values if inner is None else _each(field.name, write, values)
 
     return each
@@ -189,7 +217,12 @@ def _each(name: str, make: _Get, items: Iterable[Any]) -> list[object]:
 
 
 def _each_named(name: str, make: _Get, items: Mapping[Any, Any]) -> dict[str, object]:
-    return {key: _at(f'{name}["{str(key)[:80]}"]', make, item) for key, item in items.items()}
+    return {key: _at(_named(name, key), make, item) for key, item in items.items()}
+
+
+def _named(name: str, key: object) -> str:
+    """Return the path of what a mapping has under a key."""
+    return f'{name}["{str(key)[:80]}"]'
 
 
 def _item_of_map(field: FieldDescriptor) -> FieldDescriptor | None:
@@ -213,10 +246,10 @@ def _write_message(kind: type[Message], value: Any) -> object:  # noqa: ANN401 -
     choices = _choices(kind.DESCRIPTOR)
     if (chosen := choices.get(type(value))) is not None:
         return write_fields(kind, **{chosen: value})
-    if not is_dataclass(value) or (choices and None not in choices):
-        wrong = f"must be {kind.DESCRIPTOR.name}, not {type(value).__name__}"
-        raise WrongType.of_field("", wrong)
-    return write_fields(kind, **{choices[None]: value}) if choices else write_fields(kind, value)
+    if None in choices and is_dataclass(value):
+        return write_fields(kind, **{choices[None]: value})
+    _refuse_unlike(kind, value, {})
+    return write_fields(kind, value)
 
 
 @cache

@@ -18,13 +18,9 @@ from judged import errors
 from judged._codec import read_fields, write_at, write_fields
 from judged._inputs import (
     all_texts,
-    as_metrics,
     join_ids,
     need_by_ids,
-    need_each,
-    need_id,
     need_ids,
-    need_kind,
     no_utf8,
 )
 from judged._transport.call import in_python, may_retry
@@ -71,9 +67,8 @@ _LISTED = {list, tuple}
 def checked_group(group: QueryGroup, index: int) -> QueryGroup:
     """Return a group that can be sent and cut. Raises InvalidArgument with its path."""
     path = f"groups[{index}]"
-    need_kind(group, path, QueryGroup, "a QueryGroup")
-    if not _are_texts(group) or group.metadata is None or group.embeddings or group.spans:
-        write_group(group, path)
+    if type(group) is not QueryGroup or not _is_plain(group):
+        write_group(group, path)  # which refuses what none holds
     n_ids = len(group.document_ids)
     if n_ids and n_ids != group.n_retrieved:
         rule = f"{n_ids} ids for {group.n_retrieved} retrieved; give one each or none"
@@ -81,7 +76,10 @@ def checked_group(group: QueryGroup, index: int) -> QueryGroup:
     return group
 
 
-def _are_texts(group: QueryGroup) -> bool:
+def _is_plain(group: QueryGroup) -> bool:
+    """Return whether a group holds nothing but texts, ids and metadata."""
+    if group.metadata is None or group.embeddings or group.spans:
+        return False
     lists = (
         *(group.expected, group.retrieved, group.negatives),
         *(group.document_ids, group.relevant_document_ids),
@@ -98,7 +96,7 @@ def write_group(
 
     Raises InvalidArgument for what none holds.
     """
-    if group.grades:  # they say which documents are relevant
+    if getattr(group, "grades", None):  # they say which documents are relevant
         others["relevant_document_ids"] = ()
     return write_at(path, groups_pb2.QueryGroup, group, **others)
 
@@ -116,7 +114,6 @@ def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
         return None
     if isinstance(judge, str):
         return groups_pb2.JudgeSpec(kind=judge)
-    need_kind(judge, "judge", Judge, "a Judge or the name of a kind")
     return write_at("judge", groups_pb2.JudgeSpec, judge)
 
 
@@ -124,7 +121,6 @@ def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
     """Return the message; None, which means the server's defaults, for none."""
     if asking is None:
         return None
-    need_kind(asking, "asking", Asking, "an Asking")
     return write_at("asking", groups_pb2.AskingOptions, asking)
 
 
@@ -326,9 +322,8 @@ def _write_columns(
     """Fill in topics. Judgements can't go without grades, as a run may without scores."""
     topics = list(map(joined, given.values()))
     scored = column == "grades" or any(len(topic.scores) for topic in topics)
-    for place, (query_id, topic) in enumerate(zip(given, topics, strict=True)):
+    for place, topic in enumerate(topics):
         where, n = f"{path}[{place}]", len(topic.document_ids)
-        need_id(query_id, f"{where}.query_id")
         if topic.text is None:
             need_ids(topic.document_ids, f"{where}.document_ids")
         elif topic.text.count("\n") != max(n - 1, 0):
@@ -382,8 +377,8 @@ def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOp
 
     Raises InvalidArgument for an option that would change nothing for them.
     """
-    need_kind(options, "options", MetricOptions, "MetricOptions")
-    message = write_at("options", metrics_pb2.MetricOptions, options)
+    parts = dict.fromkeys(_OPTIONS_OF.values())
+    message = write_at("options", metrics_pb2.MetricOptions, options, **parts)
     given: dict[str, object] = {}
     part = getattr(message, _OPTIONS_OF.get(given_as, "verdicts"))
     for name in _OF_INPUT:
@@ -399,13 +394,17 @@ def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOp
     return message
 
 
-def name_of(relevance: Relevance) -> str:
+def name_of(relevance: Relevance | RunRelevance, path: str = "relevance") -> str:
     """Return what a request calls what rankings are given as. Raises WrongType for none of it."""
     if (name := RELEVANCE.get(type(relevance))) is None:
-        rule = "must be TrecRankings, JudgedRankings, GainRankings, EmbeddedRankings or"
-        given = f"PerQueryValues, not {type(relevance).__name__}"
-        raise WrongType.of_field("relevance", f"{rule} {given}")
+        known = ", ".join(kind.__name__ for kind in RELEVANCE)
+        rule = f"must be one of {known}, not {type(relevance).__name__}"
+        raise WrongType.of_field(path, rule)
     return name
+
+
+_SENT_BACK = ("relevant", "score", "status", "source", "flags")
+"""The columns of verdicts that metrics are computed of."""
 
 
 def write_relevance(relevance: Relevance) -> object:
@@ -417,7 +416,8 @@ def write_relevance(relevance: Relevance) -> object:
     path = RELEVANCE[type(relevance)]
     others: dict[str, object] = {}
     if isinstance(relevance, JudgedRankings):
-        others["verdicts"] = write_at(f"{path}.verdicts", verdicts_pb2.VerdictColumns, relevance)
+        columns = {name: getattr(relevance, name) for name in _SENT_BACK}
+        others["verdicts"] = write_at(f"{path}.verdicts", verdicts_pb2.VerdictColumns, **columns)
         others["rankings"] = [
             write_at(
                 f"{path}.rankings[{place}]",
@@ -435,17 +435,18 @@ def write_metadata(
     metadata: Mapping[str, Mapping[str, str]],
 ) -> list[judge_pb.QueryMetadata]:
     """Return the metadata of some queries by their ids."""
-    known = need_by_ids(metadata, "metadata").items()
     return [
         write_at(f"metadata[{i}]", judge_pb.QueryMetadata, query_id=query_id, metadata=of_query)
-        for i, (query_id, of_query) in enumerate(known)
+        for i, (query_id, of_query) in enumerate(need_by_ids(metadata, "metadata").items())
     ]
 
 
 def write_values(values: PerQueryValues, path: str) -> metrics_pb2.PerQueryValues:
     """Return the values of some queries, which stand at the path."""
-    need_kind(values, path, PerQueryValues, "PerQueryValues")
-    columns = [metrics_pb2.ValueColumn(values=column) for column in values.columns]
+    columns = [
+        write_at(f"{path}.columns[{i}]", metrics_pb2.ValueColumn, values=column)
+        for i, column in enumerate(values.columns)
+    ]
     return write_at(path, metrics_pb2.PerQueryValues, values, columns=columns)
 
 
@@ -453,14 +454,13 @@ def write_calibrate(
     items: LabelledScores, options: CalibrateOptions, interval: IntervalOptions | None
 ) -> statistics_pb.CalibrateRequest:
     """Return the message. Raises InvalidArgument when there is not one label entry a score."""
-    need_kind(items, "items", LabelledScores, "LabelledScores")
-    _need_labels(items.labels, (0, 1, None), "must be True, False or None")
+    labels = _labels_of(items)
     inclusion, n = items.inclusion_probabilities, len(items.scores)
-    for name, column in (("labels", items.labels), ("inclusion_probabilities", inclusion)):
+    for name, column in (("labels", labels), ("inclusion_probabilities", inclusion)):
         if len(column) != n and (len(column) or name == "labels"):
             rule = f"has {len(column)} entries for {n} scores"
             raise errors.InvalidArgument.of_field(name, rule)
-    labelled = [i for i, label in enumerate(items.labels) if label is not None]
+    labelled = [i for i, label in enumerate(labels) if label is not None]
     if options.min_score is None and options.judge is not None:
         options = replace(options, min_score=options.judge.min_score)
     return write_fields(
@@ -468,17 +468,21 @@ def write_calibrate(
         options,
         scores=items.scores,
         labelled=labelled,
-        labels=[bool(items.labels[i]) for i in labelled],
+        labels=[labels[i] for i in labelled],
         clusters=_numbers_of(items.clusters),
         inclusion_probabilities=[inclusion[i] for i in labelled] if len(inclusion) else (),
         interval=interval,
     )
 
 
-def _need_labels(labels: Sequence[object], known: tuple[object, ...], rule: str) -> None:
-    for i, label in enumerate(labels):
-        if label not in known:
-            raise WrongType.of_field(f"labels[{i}]", rule)
+def _labels_of(items: LabelledScores | StagedLabels) -> list[bool | None]:
+    """Return the labels of items; 1 and 0 are read as True and False."""
+    labels: list[bool | None] = []
+    for i, label in enumerate(items.labels):
+        if label not in (0, 1, None):
+            raise WrongType.of_field(f"labels[{i}]", "must be True, False or None")
+        labels.append(None if label is None else bool(label))
+    return labels
 
 
 def _numbers_of(names: Sequence[str]) -> list[int]:
@@ -500,8 +504,6 @@ def write_calibrate_cascade(
     items: StagedLabels, options: CascadeOptions
 ) -> statistics_pb.CalibrateCascadeRequest:
     """Return the message. Raises InvalidArgument for what is no label."""
-    need_kind(items, "items", StagedLabels, "StagedLabels")
-    _need_labels(items.labels, (0, 1), "must be True or False")
     stages = [
         write_at(
             f"stages[{place}]",
@@ -517,7 +519,7 @@ def write_calibrate_cascade(
         statistics_pb.CalibrateCascadeRequest,
         options,
         stages=stages,
-        labels=[bool(label) for label in items.labels],
+        labels=_labels_of(items),
         clusters=_numbers_of(items.clusters),
         lengths=items.lengths,
     )
@@ -544,12 +546,10 @@ def write_compare(
     comparison: CompareOptions,
 ) -> statistics_pb.CompareRunsRequest:
     """Return the message of a comparison."""
-    need_kind(runs, "runs", Mapping, "a mapping of names to runs")
-    need_kind(comparison, "comparison", CompareOptions, "CompareOptions")
     judged = write_trec(TrecRankings(qrels or {}, {}))
     return write_fields(
         statistics_pb.CompareRunsRequest,
-        metrics=as_metrics(metrics),
+        metrics=metrics,
         options=write_options(options, "trec"),
         runs=[_write_run(name, relevance, options) for name, relevance in runs.items()],
         qrels_columns=judged.qrels_columns if judged.HasField("qrels_columns") else None,
@@ -565,10 +565,7 @@ def _write_run(
         columns = written.run_columns if written.HasField("run_columns") else None
         content = statistics_pb.DocumentRankings(topic_columns=columns)
         return statistics_pb.ComparedRun(name=name, documents=content)
-    kinds = (JudgedRankings, GainRankings, PerQueryValues)
-    what = "DocumentRankings(run), or JudgedRankings, GainRankings or PerQueryValues"
-    need_kind(relevance, f"runs[{name!r}]", kinds, what)
-    kind = RELEVANCE[type(relevance)]
+    kind = name_of(relevance, f"runs[{name!r}]")
     write_options(options, kind)  # which refuses those that change nothing for it
     return write_fields(statistics_pb.ComparedRun, name=name, **{kind: write_relevance(relevance)})
 
@@ -583,7 +580,7 @@ def write_comparisons(
     comparisons: Sequence[PairedComparison], interval: IntervalOptions | None
 ) -> statistics_pb.RankSystemsRequest:
     """Return the message; systems are numbered as they come."""
-    given = need_each(comparisons, "comparisons", (PairedComparison,), "PairedComparison")
+    given = list(comparisons)
     names = [name for one in given for name in (one.first, one.second)]
     numbers = _numbers_of(names)
     return write_fields(

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from judged.errors import InvalidArgument, WrongType
 
@@ -37,39 +37,44 @@ def set_fields(value: object, **contents: object) -> None:
 class Given:
     """A value that callers make: its lists are read once, its ids are text.
 
-    The types of its fields say what each one takes. Raises WrongType for what is none of it.
+    The types of its fields say how each is read. Raises WrongType for what is no list or id; what
+    a list holds is refused as it is sent.
     """
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for name, need in _needs(type(self)):  # type: ignore[arg-type]  # types are hashable
-            object.__setattr__(self, name, need(getattr(self, name), name))
+        for name, read in _readers(type(self)):  # type: ignore[arg-type]  # types are hashable
+            object.__setattr__(self, name, read(getattr(self, name), name))
 
 
-_Need = Callable[[Any, str], object]
+_Read = Callable[[Any, str], object]
+"""Makes what a field holds of what was given. Raises WrongType."""
 
 
 @cache
-def _needs(kind: Any) -> Sequence[tuple[str, _Need]]:  # noqa: ANN401 - a dataclass
+def _readers(kind: Any) -> Sequence[tuple[str, _Read]]:  # noqa: ANN401 - a dataclass
     types = get_type_hints(kind)
-    needs = ((part.name, _need_of(part.name, types[part.name])) for part in fields(kind))
-    return [(name, need) for name, need in needs if need is not None]
+    readers = ((part.name, _reader_of(part.name, types[part.name])) for part in fields(kind))
+    return [(name, read) for name, read in readers if read is not None]
 
 
-def _need_of(name: str, declared: Any) -> _Need | None:  # noqa: ANN401 - a type
-    if declared is str and name.endswith("_id"):
+def _reader_of(name: str, declared: Any) -> _Read | None:  # noqa: ANN401 - a type
+    if declared is str and (name.endswith("_id") or name == "system"):
         return need_id
     if get_origin(declared) is not Sequence:
         return None
     (inner,) = get_args(declared)
-    if inner is str:
-        is_ids = name.endswith("_ids") or name == "clusters"
-        return need_ids if is_ids else lambda values, _: as_list(values)
-    if is_dataclass(inner):
-        kind = cast("type", inner)
-        return lambda values, field: need_each(values, field, (kind,), kind.__name__)
-    return need_columns if get_origin(inner) is Sequence else need_column
+    read = as_list if inner is str or is_dataclass(inner) else as_column
+    if name.endswith("_ids") or name == "clusters":
+        read = as_ids
+    elif get_origin(inner) is Sequence:
+        read = _as_columns
+    return partial(need_list, read=read)
+
+
+def _as_columns(values: Iterable[object]) -> list[Any]:
+    return list(map(as_column, values))
 
 
 def as_list(values: Any) -> Any:  # noqa: ANN401 - what is wrong with it is said where its place is known
@@ -119,20 +124,16 @@ def join_ids(ids: Collection[Any]) -> tuple[Collection[str], str | None]:
         return texts, None  # whoever knows its place says what is wrong with which
 
 
-def need_by_ids(
-    values: Mapping[str, Value], field: str, what: str = "query ids to what there is of them"
-) -> Mapping[str, Value]:
-    """Return a mapping with its keys as texts. Raises WrongType for what is none.
+def need_by_ids(values: Mapping[str, Value], field: str) -> Mapping[str, Value]:
+    """Return a mapping with its keys as texts. Raises WrongType for a key that is no id.
 
-    Raises InvalidArgument for a key that comes twice; `what` says in the message what maps to what.
+    Raises InvalidArgument for a key that comes twice.
     """
-    if not isinstance(values, Mapping):
-        raise WrongType.of_field(field, f"must map {what}, not be {kind_of(values)}")
-    if all_texts(values):
+    if all_texts(values.keys()):
         return values
-    found: dict[Any, Value] = {}
+    found: dict[str, Value] = {}
     for key, value in values.items():
-        name = as_id(key)
+        name = need_id(key, f"{field}[{key!r}]")
         if name in found:
             rule = f"holds {name!r} twice: as text and as a number; ids are compared as text"
             raise InvalidArgument.of_field(field, rule)
@@ -144,18 +145,18 @@ def need_id(value: object, field: str) -> str:
     """Return an id as text. Raises WrongType that names the field."""
     name = as_id(value)
     if not isinstance(name, str):
-        raise WrongType.of_field(field, no_id(value))
+        rule = f"must be text or a whole number, not {type(value).__name__}"
+        raise WrongType.of_field(field, rule)
     return name
 
 
 def need_ids(values: object, field: str) -> Sequence[str]:
     """Return a list of ids as texts. Raises WrongType that names the field and the place."""
-    names = need_list(as_ids(values), field, "ids")
-    if all_texts(names):
-        return cast("Sequence[str]", names)
-    for place, name in enumerate(names):
-        need_id(name, f"{field}[{place}]")
-    return cast("Sequence[str]", names)
+    names: Sequence[str] = need_list(values, field, "ids", as_ids)
+    if not all_texts(names):
+        for place, name in enumerate(names):
+            need_id(name, f"{field}[{place}]")
+    return names
 
 
 def need_grades(
@@ -166,17 +167,15 @@ def need_grades(
     Ids that are named relevant have the grade 1 where they have no other; where all grades are 1,
     there are none. Raises WrongType and InvalidArgument for what is no grade, or contradicts.
     """
-    if not (given := need_by_ids(grades, "grades", "document ids to grades")):
+    if not grades:
         return relevant, {}
     found: dict[str, int] = {}
-    for name, grade in given.items():
-        where = f"grades[{need_id(name, 'grades')!r}]"
+    for name, grade in need_by_ids(grades, "grades").items():
         if isinstance(grade, bool) or not isinstance(grade, Integral):
-            raise WrongType.of_field(where, f"must be a whole number, not {kind_of(grade)}")
+            rule = f"must be a whole number, not {kind_of(grade)}"
+            raise WrongType.of_field(f"grades[{name!r}]", rule)
         found[name] = int(grade)
-        if abs(found[name]) > LARGEST_GRADE:
-            raise InvalidArgument.of_field(where, f"must lie within +-{LARGEST_GRADE}")
-    for name in relevant:
+    for name in need_ids(relevant, "relevant_document_ids"):
         if found.setdefault(name, 1) <= 0:
             rule = f"is {found[name]}, but the document is among those that are relevant"
             raise InvalidArgument.of_field(f"grades[{name!r}]", rule)
@@ -184,12 +183,19 @@ def need_grades(
     return above, {} if set(found.values()) == {1} else found
 
 
-def need_list(values: object, field: str, what: str) -> Sequence[object]:
-    """Return a list, read once. Raises WrongType for what is none."""
-    values = as_list(values)
-    if not isinstance(values, list | tuple):
-        raise WrongType.of_field(field, f"must be a list of {what}, not {kind_of(values)}")
-    return values
+def need_list(
+    values: object, field: str, what: str = "", read: Callable[[Any], Any] = as_list
+) -> Any:  # noqa: ANN401 - a list, or a column
+    """Return a list, read once. Raises WrongType for what is none: one text is no list of letters.
+
+    `what` says in the message what the list is of.
+    """
+    if type(values) not in (list, tuple) and (
+        isinstance(values, _NO_LISTS) or not isinstance(values, Iterable)
+    ):
+        of = f" of {what}" if what else ""
+        raise WrongType.of_field(field, f"must be a list{of}, not {kind_of(values)}")
+    return read(values)
 
 
 def refuse_set(values: object, field: str) -> None:
@@ -199,48 +205,10 @@ def refuse_set(values: object, field: str) -> None:
         raise WrongType.of_field(field, rule)
 
 
-def need_texts(values: object, field: str) -> Sequence[str]:
-    """Return a list of texts, read once. Raises WrongType that names the field and the place."""
-    texts = need_list(values, field, "texts")
-    if not all_texts(texts):
-        for place, text in enumerate(texts):
-            need_text(text, f"{field}[{place}]")
-    return cast("Sequence[str]", texts)
-
-
-def need_kind(value: object, field: str, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise WrongType for a value that is of none of the kinds; `what` names them."""
-    if not isinstance(value, kinds):
-        raise WrongType.of_field(field, f"must be {what}, not {kind_of(value)}")
-
-
-def need_column(values: object, field: str) -> Any:  # noqa: ANN401 - any kind of column
-    """Return a column that can be walked over again. Raises WrongType for what is none."""
-    column = as_column(values)
-    if isinstance(column, _NO_LISTS) or not hasattr(column, "__len__"):
-        raise WrongType.of_field(field, f"must be a list, not {kind_of(column)}")
-    return column
-
-
-def need_columns(values: object, field: str) -> list[Any]:
-    """Return a list of columns that can be walked over again. Raises WrongType for what is none."""
-    columns = need_list(values, field, "columns")
-    return [need_column(column, f"{field}[{i}]") for i, column in enumerate(columns)]
-
-
 def as_metrics(metrics: object) -> Sequence[str]:
-    """Return the names of metrics, read once. Raises WrongType for what is no list of them."""
-    if isinstance(metrics, str):
-        rule = f"must be a list of names, not one text; write [{metrics[:80]!r}]"
-        raise WrongType.of_field("metrics", rule)
-    return need_texts(metrics, "metrics")
-
-
-def need_text(value: object, field: str) -> str:
-    """Return a text. Raises WrongType that names the field."""
-    if not isinstance(value, str):
-        raise WrongType.of_field(field, f"must be text, not {type(value).__name__}")
-    return value
+    """Return the names of metrics, read once. Raises WrongType for what is no list."""
+    names: Sequence[str] = need_list(metrics, "metrics", "names")
+    return names
 
 
 def read_number(text: str) -> float | None:
@@ -265,32 +233,9 @@ def all_texts(values: Iterable[object]) -> bool:
     return set(map(type, values)) <= _TEXT
 
 
-def no_id(value: object) -> str:
-    """Return what is wrong with a value that should be an id."""
-    return f"must be text or a whole number, not {type(value).__name__}"
-
-
 def kind_of(value: object) -> str:
     """Return what a value is called where a list was expected."""
     return "one text" if isinstance(value, str) else type(value).__name__
-
-
-def need_each(values: object, field: str, kinds: tuple[type, ...], what: str) -> list[Any]:
-    """Return a list of values of some kinds, read once. Raises WrongType for what is none.
-
-    `what` names one of them in the message.
-    """
-    if isinstance(values, kinds):
-        rule = f"must be a list of them, not one {type(values).__name__}; put it into a list"
-        raise WrongType.of_field(field, rule)
-    listed = need_list(values, field, what)
-    if not set(map(type, listed)) <= set(kinds):
-        for place, value in enumerate(listed):
-            if not isinstance(value, kinds):
-                article = "an" if what[0] in "AEIOU" else "a"
-                rule = f"must be {article} {what}, not {type(value).__name__}"
-                raise WrongType.of_field(f"{field}[{place}]", rule)
-    return list(listed)
 
 
 def misspelt_variables(names: Iterable[str], known: Collection[str], what: str) -> Iterator[str]:

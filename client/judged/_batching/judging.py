@@ -20,10 +20,10 @@ from judged._convert import (
     write_group,
     write_judge,
 )
-from judged._inputs import need_each
+from judged._inputs import need_list
 from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id, rename_paths
 from judged._views import Listed
-from judged.errors import InvalidArgument, WrongType
+from judged.errors import InvalidArgument
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import (
@@ -91,11 +91,10 @@ def fold(items: ToJudge) -> Sequence[QueryGroup]:
     """
     if isinstance(items, Listed):
         return items
-    given = need_each(items, "groups", (QueryGroup, Context), "QueryGroup or Context")
-    groups = [item for item in given if isinstance(item, QueryGroup)]
-    if groups and len(groups) < len(given):
-        raise WrongType.of_field("groups", "must be groups or contexts, not both in one call")
-    return list(map(checked_group, groups or _fold_contexts(given), count()))
+    given = need_list(items, "groups", "QueryGroup or Context")
+    if all(isinstance(item, Context) for item in given):
+        given = _fold_contexts(given)
+    return list(map(checked_group, given, count()))
 
 
 def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:

@@ -43,7 +43,7 @@ from judged._convert import (
     write_trec,
     write_values,
 )
-from judged._inputs import as_metrics, need_each
+from judged._inputs import as_list
 from judged._transport.call import Attempts, Stream, rename_paths
 from judged._views import Listed
 from judged.v1 import judge_service_pb2 as pb
@@ -118,7 +118,7 @@ def metric_parts(
     human: PerQueryValues | None,
 ) -> Iterator[Request]:
     """Yield a request in parts of about PART_BYTES or less, or the one that holds everything."""
-    given_as, names = name_of(relevance), as_metrics(metrics)
+    given_as, names = name_of(relevance), as_list(metrics)
     told = write_options(options, given_as)
     parts = (
         write_fields(Request, metrics=names, options=told, **{given_as: content})
@@ -215,8 +215,8 @@ def text_parts(
     """Return what writes a request in parts, or the one that holds everything."""
     whole = write_fields(
         statistics_service_pb2.ComputeTextMetricsRequest,
-        metrics=as_metrics(metrics),
-        items=need_each(items, "items", (TextItem,), "TextItem"),
+        metrics=metrics,
+        items=items,
         per_item=per_item,
         interval=interval,
     )
@@ -256,9 +256,10 @@ class EvaluateStream(Stream[None]):
         if self._checked:
             checked = list(map(checked_group, self._groups, count()))
             self._total = sum(n_contexts(group, group.n_retrieved) for group in checked)
-        self._start = pb.StreamEvaluateStart(
+        self._start = write_fields(
+            pb.StreamEvaluateStart,
             judge=write_judge(judge),
-            metrics=as_metrics(metrics),
+            metrics=metrics,
             options=write_options(options, "groups"),
             include_verdicts=include_verdicts or record is not None,
             include_details=include_details or record is not None,

@@ -12,7 +12,7 @@ from judged import errors
 from judged._batching.judging import PASSING, Progress, packed
 from judged._codec import read_fields, write_at, write_fields
 from judged._convert import CostLimit, missing_for, read_error
-from judged._inputs import need_each
+from judged._inputs import need_list
 from judged._transport.call import Attempts, Stream, rename_paths
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
@@ -55,11 +55,12 @@ class Scoring(Stream[AnswerScore]):
     ) -> None:
         """Raise InvalidArgument for what the server would refuse of the items as a whole."""
         super().__init__()
-        self._items = need_each(items, "items", (AnswerItem,), "AnswerItem")
+        self._items = list(need_list(items, "items", "AnswerItem"))
         self._rubrics = as_rubrics(rubrics)
+        for name, given in (("items", self._items), ("rubrics", self._rubrics)):
+            if not given:
+                raise errors.InvalidArgument.of_field(name, f"must hold at least one {name[:-1]}")
         _check_item_ids(self._items)
-        if not self._rubrics:
-            raise errors.InvalidArgument.of_field("rubrics", "must hold at least one rubric")
         written = (
             (place, write_at(f"items[{place}]", scores_pb2.AnswerItem, item))
             for place, item in enumerate(self._items)
@@ -197,14 +198,12 @@ class Scoring(Stream[AnswerScore]):
 
 def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
     """Return rubrics as they are, and those that are given by their id alone."""
-    listed: list[Rubric | str] = need_each(rubrics, "rubrics", (Rubric, str), "Rubric or its id")
+    listed = need_list(rubrics, "rubrics", "Rubric or its id")
     return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
 
 
 def _check_item_ids(items: Sequence[AnswerItem]) -> None:
-    """Raise InvalidArgument, as the server would, when there are no items or one is there twice."""
-    if not items:
-        raise errors.InvalidArgument.of_field("items", "must hold at least one item")
+    """Raise InvalidArgument where an id is there twice, as the server does in one message."""
     places: dict[str, int] = {}
     for i, item in enumerate(items):
         if (first := places.setdefault(item.item_id, i)) != i:

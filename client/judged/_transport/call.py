@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as AnyMessage
 
 from judged import errors
-from judged._inputs import all_texts, need_kind
+from judged._inputs import all_texts
 from judged._transport.access import HINT, Metadata
 from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
@@ -190,7 +190,6 @@ class CallOptions:
             _need_time(self.timeout)
         if self.max_retries is not None and not self.max_retries >= 0:
             raise errors.InvalidArgument.of_field("max_retries", "must be 0 or more, or None")
-        need_kind(self.metadata or {}, "metadata", Mapping, "a mapping of names to texts")
         for name, value in (self.metadata or {}).items():
             if not all_texts((name, value)) or name.lower() in (REQUEST_ID, "authorization"):
                 rule = "must map names to texts; use credentials= for tokens"

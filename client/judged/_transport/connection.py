@@ -13,7 +13,6 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import grpc
 
 from judged import errors
-from judged._inputs import need_kind
 from judged._transport.access import (
     OPTIONS,
     Authorization,
@@ -28,7 +27,7 @@ from judged._transport.access import (
     used,
 )
 from judged._transport.call import Attempts, CallOptions, Deadline, Patience, to_error
-from judged.credentials import Credentials, Tls, Token
+from judged.credentials import Credentials, Tls
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 
@@ -64,9 +63,6 @@ class _Connection:
     ) -> None:
         """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
         self.target = resolve(target)
-        if credentials is not None:
-            what = "Token(...) or Tls(...) of judged.credentials"
-            need_kind(credentials, "credentials", (Token, Tls), what)
         if channel is None:
             refuse_wrong(self.target)
             refuse_unsafe(self.target, credentials)

@@ -18,7 +18,7 @@ from itertools import pairwise, permutations
 from operator import or_
 
 from judged._batching.judging import Progress
-from judged._inputs import Given, need_each, need_id, set_fields
+from judged._inputs import Given
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.values import (
@@ -55,10 +55,6 @@ class CandidateAnswer(Given):
     references: Sequence[str] = ()
     contexts: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        Given.__post_init__(self)
-        set_fields(self, system=need_id(self.system, "system"))
-
 
 class AnswerPairs:
     """The pairs of answers to be compared, in both orders.
@@ -68,17 +64,16 @@ class AnswerPairs:
     """
 
     def __init__(self, answers: Iterable[CandidateAnswer]) -> None:
-        listed = need_each(answers, "answers", (CandidateAnswer,), "CandidateAnswer")
         of_query: dict[str, dict[str, CandidateAnswer]] = {}
-        for place, one in enumerate(listed):
+        for place, one in enumerate(answers):
             known = of_query.setdefault(one.query_id, {})
-            field = f"answers[{place}]"
+            rule = ""
             if one.system in known:
                 rule = f"is a second answer of {one.system!r} to query {one.query_id!r}"
-                raise InvalidArgument.of_field(field, rule)
-            if known and next(iter(known.values())).query != one.query:
+            elif any(other.query != one.query for other in known.values()):
                 rule = f"has another query under the id {one.query_id!r} than an answer before it"
-                raise InvalidArgument.of_field(field, rule)
+            if rule:
+                raise InvalidArgument.of_field(f"answers[{place}]", rule)
             known[one.system] = one
         self.items: list[AnswerItem] = []
         """What to ask, an item for each order of each pair."""
@@ -189,7 +184,7 @@ def answer_similarity(
     Raises InvalidArgument for an item without references, and where a comparison failed; else as
     `Client.judge` and `Client.compute_metrics` do.
     """
-    given = need_each(items, "items", (TextItem,), "TextItem")
+    given = list(items)
     for place, item in enumerate(given):
         if not item.references:
             raise InvalidArgument.of_field(f"items[{place}].references", "must not be empty")

@@ -10,7 +10,7 @@ from typing import Any
 from judged._batching.judging import Progress, most_contexts, packed
 from judged._batching.parts import Record
 from judged._convert import CostLimit
-from judged._inputs import as_metrics, need_by_ids, need_kind
+from judged._inputs import as_metrics
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument
@@ -61,7 +61,6 @@ class Evaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: Client) -> None:
-        need_kind(client, "client", Client, Client.__name__)
         self._client = client
 
     def evaluate(
@@ -323,8 +322,7 @@ def _given(results: Mapping[str, Any], k: int | None) -> Results:
     """Return results that were given, no more than k of a query."""
     whole = results
     if not isinstance(whole, Results):
-        by_query = need_by_ids(results, "results")
         whole = Results.of(
-            {name: read_ranking(ranked, f"results[{name!r}]") for name, ranked in by_query.items()}
+            {name: read_ranking(ranked, f"results[{name!r}]") for name, ranked in results.items()}
         )
     return replace(whole, by_query={query_id: ranked[:k] for query_id, ranked in whole.items()})

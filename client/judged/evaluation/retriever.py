@@ -203,9 +203,9 @@ def retrieve_all(
     return found
 
 
-def _rankings(ranked: object, queries: Sequence[str]) -> Sequence[object]:
+def _rankings(ranked: Iterable[object], queries: Sequence[str]) -> Sequence[object]:
     """Return the rankings of queries that were asked at once."""
-    rankings = need_list(ranked, "results", "lists of results, one a query")
+    rankings = list(ranked)
     if len(rankings) != len(queries):
         rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
         raise InvalidArgument.of_field("results", rule)

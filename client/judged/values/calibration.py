@@ -11,7 +11,7 @@ from pathlib import Path
 
 from judged import errors
 from judged._files import FileError, Record, parse_json, replace_text
-from judged._inputs import Given, need_kind
+from judged._inputs import Given
 from judged._views import View
 from judged.values.calibrators import Calibrator, ErrorGuarantee
 from judged.values.choices import (
@@ -300,7 +300,6 @@ def save_cascade(cascade: Judge, path: str | Path, **facts: object) -> None:
     Its stages must bring their calibrators, not names. `facts` are kept beside it, for people.
     Raises OSError and InvalidArgument.
     """
-    need_kind(cascade, "cascade", Judge, "a Judge")
     _refuse_names(cascade)
     kept = asdict(cascade)
     fields = {"judged_cascade": _FORMAT, "cascade": kept, "sha256": _sha256(kept), **facts}

@@ -12,6 +12,7 @@ from judged import (
     Asking,
     AsyncClient,
     Client,
+    CompareOptions,
     Context,
     DocumentRankings,
     Embeddings,
@@ -39,7 +40,6 @@ from judged.errors import WrongType
 from judged.evaluation import (
     Dataset,
     Document,
-    Evaluator,
     Query,
     Question,
     Results,
@@ -124,8 +124,9 @@ class TestIds:
             assert isinstance(caught.value, TypeError) or field.startswith("trec")
 
         refused("query_id", lambda: Query(wrong, "x"))
-        refused("relevant_document_ids[1]", lambda: Query("q", "x", (), ["a", wrong]))
         refused("doc_id", lambda: Document(wrong, "x"))
+        graded = {"query_id": "q", "relevant_document_ids": ["a", wrong], "grades": {"a": 1}}
+        refused("relevant_document_ids[1]", lambda: QueryGroup(**graded))
         if wrong is not None:
             refused("doc_id", lambda: Retrieved(wrong))
         group = QueryGroup("x", (), ["t"], "q", [wrong], ["a"])
@@ -133,7 +134,8 @@ class TestIds:
         group = QueryGroup("x", (), ["t"], "q", ["a"], [wrong])
         refused("groups[0].relevant_document_ids[0]", lambda: write_group(group))
         refused("groups[0].query_id", lambda: write_group(QueryGroup("x", query_id=wrong)))
-        refused("query_ids[0]", lambda: PerQueryValues([wrong], []))
+        values = PerQueryValues([wrong], [])
+        refused("values.query_ids[0]", lambda: written([], values, MetricOptions()))
         run = TrecRankings({}, {"q": ["a", wrong]})
         refused("trec.run[0].document_ids[1]", lambda: written([], run, MetricOptions()))
 
@@ -173,11 +175,11 @@ class TestWrongTypes:
     @pytest.mark.parametrize(
         ("items", "field", "rule"),
         [
-            (QueryGroup("q", ["e"], ["x"]), "groups", "not one QueryGroup; put it into a list"),
-            (Context("q", "e", "x"), "groups", "not one Context"),
+            (QueryGroup("q", ["e"], ["x"]), "groups", "must be a list .* not QueryGroup"),
+            (Context("q", "e", "x"), "groups", "must be a list .* not Context"),
             ({"query": "q"}, "groups", "must be a list of QueryGroup or Context, not dict"),
             ("text", "groups", "not one text"),
-            ([QueryGroup("q"), Context("q", "e", "x")], "groups", "not both"),
+            ([QueryGroup("q"), Context("q", "e", "x")], "groups[1]", "must be QueryGroup"),
             ([QueryGroup(None, ["e"], ["x"])], "groups[0].query", "must be text, not NoneType"),
             ([QueryGroup("q", [None], ["x"])], "groups[0].expected[0]", "must be text, not None"),
             ([QueryGroup("q", "e", ["x"])], "groups[0].expected", "not one text"),
@@ -214,12 +216,15 @@ class TestMisuse:
             ("options", lambda c, g: c.evaluate([g], ["mrr"], None, {"per_query": True})),
             ("options.matching", lambda c, g: c.evaluate([g], ["mrr"], None, MetricOptions("any"))),
             ("relevance", lambda c, g: c.compute_metrics(["mrr"], {})),
-            ("runs", lambda c, g: c.compare_runs(["mrr"], [{}])),
+            ("asking", lambda c, g: c.judge([g], asking="cached")),
+            ("options", lambda c, g: c.evaluate([g], ["mrr"], None, CompareOptions())),
+            ("comparison", lambda c, g: c.compare_runs(["mrr"], {}, comparison=MetricOptions())),
+            ("runs['a']", lambda c, g: c.compare_runs(["mrr"], {"a": {}})),
+            ("items[0]", lambda c, g: c.compute_text_metrics(["bleu"], [AnswerItem("i")])),
             ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], [float("nan")]))),
             ("items", lambda c, g: c.score_answers(AnswerItem("i"), ["r"])),
             ("run['q']", lambda c, g: TrecRankings({}, dict.fromkeys("q", frozenset("a")))),
             ("retrieved", lambda c, g: QueryGroup("q", ["e"], {"x", "y"})),
-            ("credentials", lambda c, g: Client("127.0.0.1:1", credentials="token")),
             ("system", lambda c, g: evaluate_answers([Question("i", "q")], "s", ["r"], client=c)),
         ],
     )
@@ -233,9 +238,7 @@ class TestMisuse:
         assert Judge("exact", min_score=half).min_score == 0.5
         assert type(Retrieved("d", half).score) is float
 
-    async def test_the_evaluator_takes_no_asynchronous_client(self):
+    async def test_the_asynchronous_client_names_it_too(self):
         async with AsyncClient("127.0.0.1:1") as client:
-            with pytest.raises(WrongType, match=r"^client: must be Client, not AsyncClient"):
-                Evaluator(client)
             with pytest.raises(WrongType, match=r"^groups: must be a list of QueryGroup"):
                 await client.judge({"query": "q"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged._files import FileError, Record
-from judged._inputs import Given, need_grades, need_texts, set_fields
+from judged._inputs import Given, need_grades, set_fields
 from judged._views import of_all, plain, word
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.results import read_span
@@ -59,13 +59,7 @@ class Query(Given):
     def __post_init__(self) -> None:
         Given.__post_init__(self)
         relevant, grades = need_grades(self.relevant_document_ids, self.grades)
-        set_fields(
-            self,
-            expected_answers=need_texts(self.expected_answers, "expected_answers"),
-            relevant_document_ids=relevant,
-            negative_answers=need_texts(self.negative_answers, "negative_answers"),
-            grades=grades,
-        )
+        set_fields(self, relevant_document_ids=relevant, grades=grades)
 
     @property
     def by_id(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,9 +26,8 @@ from judged._files import (
 from judged._inputs import (
     as_id,
     need_by_ids,
-    need_each,
     need_id,
-    need_text,
+    need_list,
     set_fields,
 )
 from judged._views import short_repr
@@ -54,15 +53,12 @@ class Retrieved:
     def __post_init__(self) -> None:
         if self.doc_id is not None and type(self.doc_id) is not str:
             set_fields(self, doc_id=need_id(self.doc_id, "doc_id"))
-        if self.text is not None:
-            need_text(self.text, "text")
+        if not isinstance(self.text, str | None):
+            raise WrongType.of_field("text", f"must be text, not {type(self.text).__name__}")
         if self.score is not None:
-            if not hasattr(type(self.score), "__float__"):
-                rule = f"must be a number, not {type(self.score).__name__}"
-                raise WrongType.of_field("score", rule)
-            score = float(self.score)
+            score = float(self.score) if hasattr(type(self.score), "__float__") else nan
             if not isfinite(score):
-                rule = "must be a finite number, or None where there is none"
+                rule = f"must be a finite number or None, not {self.score!r:.80}"
                 raise InvalidArgument.of_field("score", rule)
             set_fields(self, score=score)
 
@@ -84,7 +80,7 @@ class Results(Mapping[str, Sequence[Retrieved]]):
 
     def __post_init__(self) -> None:
         by_query = {
-            query_id: need_each(ranked, f"results[{query_id!r}]", (Retrieved,), _RETRIEVED)
+            query_id: need_list(ranked, f"results[{query_id!r}]", _RETRIEVED)
             for query_id, ranked in need_by_ids(self.by_query, "results").items()
         }
         set_fields(self, by_query=by_query)

@@ -26,7 +26,6 @@ class TestWrite:
     @pytest.mark.parametrize(
         ("item", "message"),
         [
-            (AnswerItem("i", contexts="text"), "contexts: must be a list, not one text"),
             (AnswerItem("i", references=["a", 3]), r"references\[1\]: must be text, not int"),
             (AnswerItem("i", answer=b"a\xff"), "answer: must be text, not bytes"),
             (AnswerItem("i", "ab\ud800"), "query: holds a lone surrogate at character 2"),
@@ -39,6 +38,8 @@ class TestWrite:
     def test_an_item_without_an_id_that_can_be_one_is_not_made(self):
         with pytest.raises(InvalidArgument, match=r"^item_id: must be text or a whole number"):
             AnswerItem(7.5)
+        with pytest.raises(InvalidArgument, match=r"^contexts: must be a list, not one text"):
+            AnswerItem("i", contexts="text")
 
 
 class TestRead:

@@ -51,7 +51,7 @@ def test_columns_travel_as_mappings_and_lists_do():
 @pytest.mark.parametrize(
     ("qrels", "run", "field", "rule"),
     [
-        ({"q": {"a": 1}, 2.5: {}}, {}, "trec.qrels[1].query_id", "whole number, not float"),
+        ({"q": {"a": 1}, 2.5: {}}, {}, "qrels[2.5]", "whole number, not float"),
         ({"q": {True: 1}}, {}, "trec.qrels[0].document_ids[0]", "whole number, not bool"),
         ({"q": {"a": "x"}}, {}, "trec.qrels", "grades that are no numbers"),
         ({}, {"q": ["a", None]}, "trec.run[0].document_ids[1]", "whole number, not None"),
