@@ -176,7 +176,7 @@ TREC = TrecRankings(
         (replace(TREC, run={**TREC.run, "q7": {"a": 1e99}}), {}, "trec.run[0].scores[0]"),
         (replace(TREC, qrels={}), {}, "trec.qrels"),
         (GAINS, {"metadata": {**METADATA, "nobody": {}}}, "metadata[14].query_id"),
-        (GAINS, {"metadata": {**METADATA, "x": {"k": "\ud800"}}}, "metadata[14].metadata"),
+        (GAINS, {"metadata": {**METADATA, "x": {"k": "\ud800"}}}, 'metadata[14].metadata["k"]'),
         (GAINS, {"human_values": PerQueryValues(["q1", "x"], [[1.0, 1.0]] * 3)},
          "human_values.query_ids[1]"),
         (TREC, {"human_values": PerQueryValues(["q7"], [[1.0]] * 3)}, "human_values.query_ids[0]"),

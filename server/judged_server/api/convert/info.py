@@ -33,7 +33,9 @@ def write_info(
             write_fields(judge_service_pb2.MetricInfo, metric, matching_modes=metric.modes)
             for metric in METRICS.values()
         ],
-        text_metrics=TEXT_METRICS.values(),
+        text_metrics=[
+            write_fields(judge_service_pb2.MetricInfo, each) for each in TEXT_METRICS.values()
+        ],
         rubrics=[
             write_fields(
                 judge_service_pb2.RubricInfo,
