@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -101,31 +102,38 @@ def read_bytes(path: Path | str) -> bytes:
         return file.read().removeprefix(_BYTE_ORDER_MARK)
 
 
-def read_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) of every line that is not blank. Raises FileError."""
+def read_lines(path: Path | str, empty: str = "") -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of every line that is not blank; see `number_lines`."""
     with open_file(path) as file:
-        yield from number_lines(file, str(path))
+        yield from number_lines(file, str(path), empty)
 
 
-def number_lines(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) of the lines of a file that are not blank. Raises FileError."""
+def number_lines(lines: Iterable[bytes], name: str, empty: str = "") -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) of the lines of a file that are not blank.
+
+    Raises FileError: where there is none, what `empty` says of it, if it says anything.
+    """
+    is_empty = True
     for number, line in enumerate(lines, 1):
         if number > 1 and line.startswith(_BYTE_ORDER_MARK):
             raise FileError(name, number, _JOINED)
         text = line.removeprefix(_BYTE_ORDER_MARK)
         if text.strip():
+            is_empty = False
             yield number, text
+    if is_empty and empty:
+        raise FileError(name, None, empty)
 
 
-def read_records(path: Path | str) -> Iterator[Record]:
-    """Yield the JSON object of every line that is not blank. Raises FileError."""
+def read_records(path: Path | str, empty: str = "") -> Iterator[Record]:
+    """Yield the JSON object of every line that is not blank; see `number_lines`."""
     with open_file(path) as file:
-        yield from number_records(file, str(path))
+        yield from number_records(file, str(path), empty)
 
 
-def number_records(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """Yield the JSON objects of the lines of the file `name`. Raises FileError."""
-    for number, raw in number_lines(lines, name):
+def number_records(lines: Iterable[bytes], name: str, empty: str = "") -> Iterator[Record]:
+    """Yield the JSON objects of the lines of the file `name`; see `number_lines`."""
+    for number, raw in number_lines(lines, name, empty):
         yield Record.parse(raw, name, number)
 
 
@@ -259,13 +267,25 @@ def _is(value: object, *types: type) -> bool:
 
 _TEXT = _Kind("that is not text but {}", lambda value: isinstance(value, str))
 _ID = _Kind("that is neither text nor a whole number", lambda value: _is(value, str, int), str)
-_NUMBER = _Kind("that is not a number but {}", lambda value: _is(value, int, float))
+_NUMBER = _Kind(
+    "that is not a number but {}",
+    lambda value: _is(value, int, float) and abs(value) <= sys.float_info.max,
+    float,
+)
+_SHARE = _Kind(
+    "that is not a number from 0 to 1", lambda value: _NUMBER.fits(value) and 0 <= value <= 1, float
+)
+_CHANCE = _Kind(
+    "that is not a number above 0 and at most 1",
+    lambda value: _SHARE.fits(value) and value > 0,
+    float,
+)
 _COUNT = _Kind(
     "that is not a whole number from 0 to 2^64 - 1",
     lambda value: _is(value, int) and 0 <= value < 2**64,
 )
 _LABEL = _Kind(
-    "that is neither true, false nor null; 1 and 0 are read as true and false",
+    "that is neither true nor false; 1 and 0 are read as true and false",
     lambda value: as_label(value) is not None,
     as_label,
 )
@@ -320,15 +340,7 @@ class Record:
         """Return what a kind makes of a value that stands here under a name. Raises FileError."""
         if not kind.fits(value):
             raise self.error(f"has {name!r} {kind.rule.format(_kind(value))}")
-        if kind is not _NUMBER:
-            return kind.make(value)
-        try:
-            number = float(value)  # type: ignore[arg-type]  # it fits
-        except OverflowError:
-            number = math.inf
-        if math.isinf(number):
-            raise self.error(f"has {name!r} that is too large for a number")
-        return number
+        return kind.make(value)
 
     def text(self, *names: str) -> str:
         """Return a field that must be there and be text."""
@@ -342,16 +354,17 @@ class Record:
 
     def _needed(self, kind: _Kind, *names: str) -> Any:  # noqa: ANN401 - what the kind makes
         value = self._optional(kind, *names)
-        if value is None:
+        if value is None or (kind is _ID and not value):
             raise self.missing(names)
         return value
 
     def identifier(self, *names: str) -> str:
         """Return an id that must be there and not be empty."""
-        value = self.optional_identifier(*names)
-        if not value:
-            raise self.missing(names)
-        return value
+        return self._needed(_ID, *names)  # type: ignore[no-any-return]
+
+    def label(self, name: str) -> bool:
+        """Return true or false, which must be there."""
+        return self._needed(_LABEL, name)  # type: ignore[no-any-return]
 
     def optional_text(self, name: str) -> str | None:
         """Return a field that must be text when it is there."""
@@ -363,10 +376,11 @@ class Record:
 
     def share(self, name: str) -> float | None:
         """Return a number from 0 to 1; None without one."""
-        number = self.optional_number(name)
-        if number is not None and not 0 <= number <= 1:
-            raise self.error(f"has {name!r} that is not in 0 to 1")
-        return number
+        return self._optional(_SHARE, name)  # type: ignore[no-any-return]
+
+    def chance(self, name: str) -> float | None:
+        """Return a probability that is above 0; None without one."""
+        return self._optional(_CHANCE, name)  # type: ignore[no-any-return]
 
     def refuse_again(self, seen: dict[Key, int | None], key: Key, problem: str) -> None:
         """Raise FileError where an earlier line has the key; {} in `problem` is that line."""
@@ -393,11 +407,8 @@ class Record:
 
     def texts(self, *names: str) -> list[str]:
         """Return a list of texts; an empty one when it is not there."""
-        values = self.items(*names)
-        for value in values:
-            if not isinstance(value, str):
-                raise self.error(f"has {names[0]!r} that holds {_kind(value)} instead of text")
-        return [str(value) for value in values]
+        items = enumerate(self.items(*names))
+        return [self.made(_TEXT, f"{names[0]}[{at}]", value) for at, value in items]
 
     def alternatives(self) -> list[str]:
         """Return `expected_text` and those of `expected_alternatives` that hold something.
@@ -455,6 +466,15 @@ class Record:
             elif needed:
                 raise self.missing((name,))
         return kind(**made)
+
+    def check_format(self, name: str, version: int, writer: str) -> None:
+        """Raise FileError where a document is of another format or version; `writer` writes it."""
+        problem = f"has no 'format' {name!r}; {writer} writes one"
+        if self.get("format") == name:
+            if (found := self.position("version")) == version:
+                return
+            problem = f"has 'version' {found}, and this judged reads {version}; make it anew"
+        raise self.error(problem)
 
     def refuse_unknown(self, known: Collection[str]) -> None:
         """Raise FileError for a field that the format does not have."""
@@ -546,6 +566,8 @@ def _read_time(record: Record, name: str, value: object) -> datetime:
 def _kind(value: object) -> str:
     """Return what JSON calls a value, or the type that a row of a library has."""
     names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
+    if _is(value, int, float) and not _NUMBER.fits(value):
+        return "too large for one"
     names |= {str: "text", list: "a list", dict: "an object", type(None): "null"}
     return names.get(type(value), f"a {type(value).__name__}")
 

@@ -69,7 +69,7 @@ Credentials = Token | Tls
 
 def check_token(token: str, source: str) -> None:
     """Raise InvalidArgument for what can't be sent as a token; the message does not quote it."""
-    if not token.isascii() or not token.isprintable() or " " in token:
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise errors.InvalidArgument.of_field(
             source, "a token is one word of visible ASCII characters; was it copied whole?"
         )

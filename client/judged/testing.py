@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judged.errors import InvalidArgument, WrongType
+from judged.errors import InvalidArgument
 from judged.evaluation import AnswerEvaluation, EvaluationResult
 from judged.values import MetricResult, RubricSummary, ScoredAnswers, Status
 
@@ -43,9 +43,6 @@ def assert_metric(result: EvaluationResult, metric: str, *, min_score: float) ->
     wrong. Raises InvalidArgument for a metric that the result does not have.
     """
     __tracebackhide__ = True
-    if not isinstance(result, EvaluationResult):
-        rule = f"must be an EvaluationResult, not {type(result).__name__}"
-        raise WrongType.of_field("result", rule)
     if metric not in result.table:
         known = ", ".join(one.name for one in result.table.metrics)
         raise InvalidArgument.of_field("metric", f"the result has no {metric}; it has {known}")
@@ -71,9 +68,6 @@ def assert_rubric(
     nothing was scored.
     """
     __tracebackhide__ = True
-    if not isinstance(scored, AnswerEvaluation | ScoredAnswers):
-        rule = f"must be ScoredAnswers or an AnswerEvaluation, not {type(scored).__name__}"
-        raise WrongType.of_field("scored", rule)
     known = [summary.rubric for summary in scored.rubrics]
     if rubric not in known:
         rule = f"nothing was scored by {rubric}, but by {', '.join(known)}"

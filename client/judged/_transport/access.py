@@ -144,8 +144,6 @@ class Authorization:
     @staticmethod
     def _token(file: Path) -> str:
         token = file.read_text("utf-8").strip()
-        if not token:
-            raise errors.InvalidArgument.of_field("credentials", f"the token file {file} is empty")
         check_token(token, f"credentials: the token file {file}")
         return token
 
@@ -158,15 +156,15 @@ def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
 def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
     """Raise InvalidArgument for a token that would cross a network in the open."""
     if isinstance(credentials, Token) and not is_local(target):
-        raise errors.InvalidArgument.of_field(
-            "credentials",
+        rule = (
             f"a token is not sent to {target} without TLS, where others could read it; use "
-            "Tls(token=...), or --tls-ca with a command",
+            "Tls(token=...), or --tls-ca with a command"
         )
-    if isinstance(credentials, Tls) and socket_path(target) is not None:
-        raise errors.InvalidArgument.of_field(
-            "credentials", f"{target} is a Unix socket, which has no TLS; give the Token alone"
-        )
+    elif isinstance(credentials, Tls) and socket_path(target) is not None:
+        rule = f"{target} is a Unix socket, which has no TLS; give the Token alone"
+    else:
+        return
+    raise errors.InvalidArgument.of_field("credentials", rule)
 
 
 def is_local(target: str) -> bool:

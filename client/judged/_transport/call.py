@@ -186,8 +186,6 @@ class CallOptions:
     metadata: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if self.timeout is not None:
-            _need_time(self.timeout)
         if self.max_retries is not None and not self.max_retries >= 0:
             raise errors.InvalidArgument.of_field("max_retries", "must be 0 or more, or None")
         for name, value in (self.metadata or {}).items():
@@ -201,16 +199,12 @@ class CallOptions:
         return tuple((name.lower(), value) for name, value in (self.metadata or {}).items())
 
 
-def _need_time(seconds: float) -> None:
-    if not seconds > 0:
-        raise errors.InvalidArgument.of_field("timeout", "must be a number of seconds above 0")
-
-
 class Deadline:
     """The time a call has as a whole, all its chunks, tries and waits, and its other options."""
 
     def __init__(self, timeout: float, options: CallOptions = CallOptions()) -> None:
-        _need_time(timeout)
+        if not timeout > 0:
+            raise errors.InvalidArgument.of_field("timeout", "must be a number of seconds above 0")
         self.timeout = timeout
         self.options = options
         self._ends = time.monotonic() + timeout

@@ -31,7 +31,7 @@ from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
 from judged.evaluation.datasets.query import Fit, Query, expects_something
 from judged.evaluation.datasets.results import ResultFile, Retrieved
-from judged.evaluation.labels import read_inclusion
+from judged.evaluation.labels import INCLUSION
 
 _LINE = "{query, expected_text, retrieved_text}"
 _CONTEXT_FIELDS = "id query expected_text expected_alternatives retrieved_text system_model"
@@ -66,12 +66,10 @@ def _opened(path: str) -> Iterator[BinaryIO]:
 
 
 def _records(lines: Iterable[bytes], name: str, empty: str, known: str) -> Iterator[Record]:
-    fields, record = KnownFields(*known.split()), None
-    for record in number_records(lines, name):
+    fields = KnownFields(*known.split())
+    for record in number_records(lines, name, empty):
         fields.check(record)
         yield record
-    if record is None:
-        raise FileError(name, None, empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +347,7 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
         if scored and score is None:
             raise record.error("has no 'score', which --judge none reads")
         contexts = () if scored else contexts_of(record)
-        query_id, inclusion = record.optional_identifier("query_id"), read_inclusion(record)
+        query_id, inclusion = record.optional_identifier("query_id"), record.chance(INCLUSION)
         at = record.line or 0
         lines.append(Line(at, {}, contexts, None, score, label, query_id, inclusion))
     _check_labelled(path, label_field, [line.label for line in lines])

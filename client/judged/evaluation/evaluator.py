@@ -275,15 +275,12 @@ def _nothing_found(dataset: Dataset, *, by_spans: bool | None) -> list[QueryGrou
 
 def _deepest(metrics: Sequence[str]) -> int:
     """Return the deepest cutoff of metrics. Raises InvalidArgument where one has none."""
-    if not metrics:
-        rule = "must name at least one metric, for example ndcg@10"
-        raise InvalidArgument.of_field("metrics", rule)
     cutoffs = [cutoff_of(name) for name in metrics]
     if not all(cutoffs):
         name = metrics[[*map(bool, cutoffs)].index(False)]
         rule = f"name how many documents to ask for, as in k=10 or {name}@10: {name} sees all"
         raise InvalidArgument.of_field("k", rule)
-    return max(cutoff or 0 for cutoff in cutoffs)
+    return max((cutoff or 0 for cutoff in cutoffs), default=1)  # the server refuses no metrics
 
 
 def _result(

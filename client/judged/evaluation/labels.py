@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged._batching.judging import distinct_ranks
-from judged._files import FileError, Record, as_label, read_records
+from judged._files import FileError, read_records
 from judged._views import plural
 from judged.client import Client
 from judged.errors import InvalidArgument
@@ -47,23 +47,17 @@ class Labels:
         by_query: dict[str, Sequence[Sequence[bool]]] = {}
         line_of: dict[str, int | None] = {}
         inclusion: dict[str, float] = {}
-        for line in read_records(path):
+        for line in read_records(path, "holds no labels; write a line for each labelled query"):
             query_id = line.identifier("query_id", "id")
             line.refuse_again(line_of, query_id, f"query {query_id!r} was on line {{}} already")
-            if line.get("relevant") is None:
-                raise line.error(
-                    "has no 'relevant'; write a list of true and false for each result"
-                )
-            by_query[query_id] = _read(line)
-            if (probability := read_inclusion(line)) is not None:
+            by_query[query_id] = line.read(_Decisions).relevant
+            if (probability := line.chance(INCLUSION)) is not None:
                 inclusion[query_id] = probability
             if len(inclusion) not in {0, len(by_query)}:
                 raise line.error(
                     f"has {'no' if probability is None else 'an'} {INCLUSION!r}, other than the "
                     "lines before; give it on every line, or on none"
                 )
-        if not by_query:
-            raise FileError(name, None, "holds no labels; write a line for each labelled query")
         return cls(name, by_query, line_of, inclusion)
 
     def rankings(self, groups: Sequence[QueryGroup]) -> JudgedRankings:
@@ -76,30 +70,34 @@ class Labels:
         relevant: list[bool] = []
         for query_id, labels in self.by_query.items():
             group = known.get(query_id)
-            if group is None:
-                raise self._error(query_id, "is no query of the dataset")
-            if group.by_id:
-                raise self._error(query_id, "is matched by document id, so that nothing was judged")
-            n, per_result = group.n_retrieved, group.n_expected
-            if [len(of_result) for of_result in labels] != [per_result] * n:
-                lists = plural(n, "list"), plural(per_result, "label")
-                raise self._error(query_id, f"must have {lists[0]} of {lists[1]}, one a result")
+            problem = _misfit(group, labels)
+            if group is None or problem:
+                problem = f"query {query_id!r} {problem}"
+                raise FileError(self.name, self.line_of[query_id], problem)
             ranks = distinct_ranks(group)
-            rankings.append(JudgedRanking(query_id, per_result, len(ranks)))
+            rankings.append(JudgedRanking(query_id, group.n_expected, len(ranks)))
             for rank in ranks:
                 relevant += labels[rank]
         return JudgedRankings(rankings, relevant)
 
-    def _error(self, query_id: str, problem: str) -> FileError:
-        return FileError(self.name, self.line_of[query_id], f"query {query_id!r} {problem}")
+
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    """What people said of each expected answer, for each result."""
+
+    relevant: Sequence[Sequence[bool]]
 
 
-def read_inclusion(record: Record) -> float | None:
-    """Return with which probability a line was drawn to be labelled; None where it is not said."""
-    probability = record.optional_number(INCLUSION)
-    if probability is not None and not 0 < probability <= 1:
-        raise record.error(f"has {INCLUSION!r} that is not above 0 and at most 1")
-    return probability
+def _misfit(group: QueryGroup | None, labels: Sequence[Sequence[bool]]) -> str:
+    """Return why labels can't be those of a group; "" where they can."""
+    if group is None:
+        return "is no query of the dataset"
+    if group.by_id:
+        return "is matched by document id, so that nothing was judged"
+    n, per_result = group.n_retrieved, group.n_expected
+    if [len(of_result) for of_result in labels] == [per_result] * n:
+        return ""
+    return f"must have {plural(n, 'list')} of {plural(per_result, 'label')}, one a result"
 
 
 def own_metrics(metrics: Sequence[str]) -> list[str]:
@@ -159,13 +157,3 @@ def corrected_means(
         for name, metric in zip(names, corrected.metrics, strict=True)
         if metric.corrected is not None
     }
-
-
-def _read(line: Record) -> list[list[bool]]:
-    rows: list[list[bool]] = []
-    for rank, value in enumerate(line.items("relevant")):
-        labels = [as_label(label) for label in value] if isinstance(value, list) else [None]
-        if None in labels:
-            raise line.error(f"has 'relevant' without a list of true and false at {rank}")
-        rows.append([label is True for label in labels])
-    return rows

@@ -20,7 +20,6 @@ from judged._files import FileError, Record
 from judged._transport.call import derived_id
 from judged._views import plain
 from judged.client import Client
-from judged.errors import InvalidArgument
 from judged.evaluation.asking import (
     Outcome,
     sha256_of,
@@ -187,13 +186,11 @@ def evaluate_recorded(
 ) -> Evaluation:
     """Return the evaluation of groups by recorded verdicts; ComputeMetrics measures them.
 
-    Raises InvalidArgument for no groups, and for what a record can't stand for: metrics that bring
-    a judge of their own, and repeated results where those are refused.
+    Raises InvalidArgument for what a record can't stand for: metrics that bring a judge of their
+    own, and repeated results where those are refused.
     """
     refuse_families(metrics)
     given = fold(groups)
-    if not given:
-        raise InvalidArgument.of_field("groups", "must hold at least one group")
     ranks = [
         distinct_ranks(group, f"groups[{i}]", strict=options.strict_duplicates)
         for i, group in enumerate(given)

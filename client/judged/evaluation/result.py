@@ -230,12 +230,7 @@ class EvaluationResult(View):
     def from_json(cls, path: Path | str) -> EvaluationResult:
         """Return the result that `to_json` wrote to a file. Raises FileError."""
         root = read_object(path)
-        if root.get("format") != FORMAT:
-            raise root.error(
-                f'has no "format": "{FORMAT}"; it is not what EvaluationResult.to_json writes'
-            )
-        if (version := root.get("version")) != VERSION:
-            raise root.error(f"has version {version!r}, and this judged reads {VERSION}")
+        root.check_format(FORMAT, VERSION, "EvaluationResult.to_json")
         return root.read(cls, table=read_table(root))
 
 

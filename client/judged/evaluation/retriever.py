@@ -78,22 +78,18 @@ def _as_retrieved(value: object, field: str) -> Retrieved:
         return value
     if isinstance(value, str):
         return Retrieved(text=value)
-    if not isinstance(value, Mapping):
-        rule = (
-            "must be a text, a Retrieved(doc_id, score, text) or a mapping with doc_id, text and "
-            f"score, not {type(value).__name__}"
-        )
-        raise WrongType.of_field(field, rule)
-    inner, text = value.get("metadata"), value.get("text")
+    given: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
+    inner, text = given.get("metadata"), given.get("text")
     if text is None and isinstance(inner, Mapping):
         text = inner.get("text")
-    doc_id = value.get("doc_id", value.get("id"))
+    doc_id = given.get("doc_id", given.get("id"))
     if text is None and doc_id is None:
-        has = ", ".join(str(name)[:40] for name in list(value)[:8]) or "nothing"
-        rule = f"has neither a doc_id nor a text, but {has}; name them doc_id, text and score"
-        raise InvalidArgument.of_field(field, rule)
+        has = ", ".join(str(name)[:40] for name in list(given)[:8])
+        what = f"one with {has}" if has else f"{type(value).__name__}"
+        rule = "must be a text, a Retrieved(doc_id, score, text) or a mapping with doc_id, text and"
+        raise WrongType.of_field(field, f"{rule} score, not {what}")
     try:
-        return Retrieved(doc_id, value.get("score"), text)
+        return Retrieved(doc_id, given.get("score"), text)
     except InvalidArgument as error:
         raise error.below(field) from None
 
@@ -214,11 +210,10 @@ def _rankings(ranked: Iterable[object], queries: Sequence[str]) -> Sequence[obje
 
 def _read(ranked: Any, k: int, field: str) -> Sequence[Retrieved]:  # noqa: ANN401 - whatever the retriever returns
     """Return the documents of a query, of those that are drawn the first k."""
-    if isinstance(ranked, Coroutine):
-        ranked.close()
-        rule = "the retriever returned a coroutine; make it an `async def`"
-        raise WrongType.of_field(field, rule)
-    if ranked is None:
+    if ranked is None or isinstance(ranked, Coroutine):
         rule = "the retriever returned None for this query; return [] where it finds nothing"
+        if ranked is not None:
+            ranked.close()
+            rule = "the retriever returned a coroutine; make it an `async def`"
         raise WrongType.of_field(field, rule)
     return read_ranking(islice(ranked, k) if isinstance(ranked, Iterator) else ranked, field)

@@ -30,7 +30,7 @@ from typing import Any
 from judged._files import FileError, Record, json_line, read_records, replacing_text, writing
 from judged.client import Client
 from judged.errors import InvalidArgument
-from judged.evaluation.labels import INCLUSION, read_inclusion
+from judged.evaluation.labels import INCLUSION
 from judged.values import CalibrateOptions, CorrectedEstimate, IntervalOptions, LabelledScores
 
 RANDOM_SHARE = 0.25
@@ -105,10 +105,7 @@ class Judged:
 
 
 def _item_of(record: Record) -> Item:
-    relevant = record.get("relevant")
-    if not isinstance(relevant, bool):
-        raise record.error("has 'relevant' that is neither true nor false")
-    query = record.text("query")
+    relevant, query = record.label("relevant"), record.text("query")
     beliefs = record.share("probability"), record.share("score"), float(relevant)
     return Item(
         record.optional_identifier("id") or f"line {record.line}",
@@ -217,6 +214,7 @@ class LabelFile:
 
     def _read(self) -> dict[str, Label]:
         labels: dict[str, Label] = {}
+        line_of: dict[str, int | None] = {}
         for record in read_records(self.path):
             label = _label_of(record)
             if label.item_id not in self.items:
@@ -224,8 +222,8 @@ class LabelFile:
                     f"labels {label.item_id!r}, which the judged lines don't hold; name the file "
                     "that was labelled"
                 )
-            if label.item_id in labels:
-                raise record.error(f"labels {label.item_id!r} a second time; delete one of them")
+            again = f"labels {label.item_id!r}, as line {{}} does; delete one of them"
+            record.refuse_again(line_of, label.item_id, again)
             if self.chances is not None:
                 label = replace(label, inclusion_probability=self.chances[label.item_id])
             labels[label.item_id] = label
@@ -298,10 +296,8 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
 
 
 def _label_of(record: Record) -> Label:
-    item_id, probability = record.identifier("id"), read_inclusion(record)
-    if probability is None:
-        raise record.error(f"has no {INCLUSION!r}; it is no file of `judged label`")
-    return record.read(Label, item_id=item_id, inclusion_probability=probability)
+    record.chance(INCLUSION)
+    return record.read(Label, item_id=record.identifier("id"))
 
 
 _BELOW_HALF = 0.5 - 1e-6

@@ -6,7 +6,7 @@ Which item it belongs to is up to `trace`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -31,6 +31,8 @@ _RUBRIC = re.compile(r"\|rubric:([^|@]+)@([^|]+)(?:\|sha:([0-9a-f]+))?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OF_VERDICTS = ("passed", "score", "agreement", "probability", "stage")
 """What a judgement has only where its status is OK."""
+_OF_OK = ("passed", "score")
+"""What it must have there."""
 _RARE = ("probability", "stage", "max_grade", "votes", "breakdown")
 """What is written only where there is some."""
 
@@ -134,22 +136,12 @@ def read_judgement(record: Record, name: str) -> Judgement:
     _check_parts(record, "")
     judge = record.read(JudgeIdentity, kind=record.text("judge"))
     judgement = record.read(Judgement, judge=judge)
-    for key in ("scoring_key", "fingerprint"):
-        if not _SHA256.fullmatch(getattr(judge, key)):
-            raise record.error(f"has {key!r} that is not a SHA-256 in hex")
     # What has a default in memory and none in a file: without `samples` a vote would pass for none.
-    for key in (
-        "source",
-        "samples",
-        *(["passed", "score"] if judgement.status is Status.OK else []),
-    ):
+    for key in ("source", "samples", *(_OF_OK if judgement.status is Status.OK else ())):
         if record.get(key) is None:
             raise record.missing((key,))
-    if len(judgement.votes) not in {0, judgement.samples}:
-        raise record.error("has 'votes' of another number than 'samples'")
-    _check_verdict(record, judgement)
-    if judgement.name != name:
-        raise record.error(f"has the signature of {judgement.name!r}")
+    for problem in _contradictions(judgement, name):
+        raise record.error(problem)
     return judgement
 
 
@@ -157,9 +149,7 @@ def _check_parts(record: Record, name: str) -> None:
     """Raise FileError for fields that the format does not have, and for shares that are none."""
     record.refuse_unknown(_KNOWN[name])
     for key in ("min_score", "score", "agreement", "probability", "weight"):
-        value = record.optional_number(key)
-        if value is not None and not 0 <= value <= 1:
-            raise record.error(f"has {key!r} {value:g}, which does not lie from 0 to 1")
+        record.share(key)
     for key in ("error", "breakdown"):
         if (inner := record.record(key)) is not None:
             _check_parts(inner, key)
@@ -168,14 +158,18 @@ def _check_parts(record: Record, name: str) -> None:
             _check_parts(inner, key)
 
 
-def _check_verdict(record: Record, judgement: Judgement) -> None:
-    if judgement.status is not Status.OK:
-        for key in _OF_VERDICTS:
-            if getattr(judgement, key) is not None:
-                raise record.error(f"has {key!r}, but its status is {judgement.status.name}")
-        return
-    score, threshold = judgement.score, judgement.judge.min_score
-    if judgement.passed and (score or 0.0) + _SLACK < threshold:
-        raise record.error(
-            f"has 'passed' true, but its score {score} is below its threshold {threshold}"
-        )
+def _contradictions(judgement: Judgement, name: str) -> Iterator[str]:
+    """Yield what in a judgement contradicts the rest of it, or the name that it stands under."""
+    judge, score, status = judgement.judge, judgement.score, judgement.status
+    for key in ("scoring_key", "fingerprint"):
+        if not _SHA256.fullmatch(getattr(judge, key)):
+            yield f"has {key!r} that is not a SHA-256 in hex"
+    if len(judgement.votes) not in {0, judgement.samples}:
+        yield "has 'votes' of another number than 'samples'"
+    for key in () if status is Status.OK else _OF_VERDICTS:
+        if getattr(judgement, key) is not None:
+            yield f"has {key!r}, but its status is {status.name}"
+    if judgement.passed and (score or 0.0) + _SLACK < judge.min_score:
+        yield f"has 'passed' true, but its score {score} is below its threshold {judge.min_score}"
+    if judgement.name != name:
+        yield f"has the signature of {judgement.name!r}"

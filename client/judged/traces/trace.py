@@ -14,7 +14,7 @@ from judged._files import (
     FileError,
     Record,
     json_line,
-    read_lines,
+    read_records,
     replacing_text,
     writing,
 )
@@ -82,29 +82,20 @@ class Trace:
     def read(cls, path: Path | str) -> Trace:
         """Return the trace of a file. Raises FileError, which names file, line and key."""
         trace = cls(str(path))
-        line_of: dict[Key, int] = {}
-        has_header = False
-        for number, raw in read_lines(path):
-            line = Record.parse(raw, trace.name, number)
-            if not has_header:
-                _check_header(line)
-                has_header = True
-                continue
+        line_of: dict[Key, int | None] = {}
+        lines = read_records(path, "is empty; a trace begins with a header")
+        _check_header(next(lines))
+        for line in lines:
             item = trace._read_item(line)
-            first = line_of.setdefault(item.key, number)
-            if first != number:
-                raise line.error(f"has the item of line {first} again; delete one of the lines")
+            again = "has the item of line {} again; delete one of the lines"
+            line.refuse_again(line_of, item.key, again)
             trace.items[item.key] = item
-        if not has_header:
-            raise FileError(trace.name, None, "is empty; a trace begins with a header")
         return trace
 
     def _read_item(self, line: Record) -> Item:
         try:
             item = Item.of(_read_fields(line))
-            judgements = line.record(_JUDGEMENTS)
-            if judgements is None:
-                raise line.error(f"has no {_JUDGEMENTS!r}")
+            judgements = line.inner(line.get(_JUDGEMENTS), _JUDGEMENTS)
             for name, value in judgements.fields.items():
                 record = line.inner(value, f"{_JUDGEMENTS}[{name!r}]")
                 item.judgements[name] = read_judgement(record, name)
@@ -166,16 +157,7 @@ def _read_fields(record: Record) -> dict[str, Any]:
 
 
 def _check_header(header: Record) -> None:
-    if header.get("format") != FORMAT:
-        raise header.error(
-            f"is no header of a trace, which has 'format' {FORMAT!r}; traces are written by "
-            "judged judge, evaluate and score with --trace"
-        )
-    found = header.position("version")
-    if found != VERSION:
-        raise header.error(
-            f"has 'version' {found}, and this judged reads version {VERSION}; judge anew"
-        )
+    header.check_format(FORMAT, VERSION, "--trace of judged judge, evaluate and score")
     header.refuse_unknown({"format", "version", "created_by"})
 
 

@@ -185,18 +185,14 @@ FORMATS: Mapping[str, Format] = {
 
 def format_of(path: Path | str, name: str | None = None) -> str:
     """Return the name of the format of a path. Raises FileError where it is not known."""
-    known = ", ".join(FORMATS)
-    if name is not None:
-        if name not in FORMATS:
-            raise FileError(str(path), None, f"{name!r} is no format; one of {known}")
-        return name
-    if Path(path).is_dir() or not Path(path).suffix:
-        return "beir"
     suffix = Path(path).suffix.removeprefix(".").lower()
-    for known_name, of in FORMATS.items():
-        if suffix in of.suffixes:
-            return known_name
-    raise FileError(str(path), None, f"has no known format by its name; name one of {known}")
+    if name is None and (Path(path).is_dir() or not suffix):
+        return "beir"
+    for known, of in FORMATS.items():
+        if known == name or (name is None and suffix in of.suffixes):
+            return known
+    names = ", ".join(FORMATS)
+    raise FileError(str(path), None, f"{name or suffix!r} is no format; name one of {names}")
 
 
 def read_content(

@@ -103,13 +103,16 @@ class Content:
 
     def add(self, record: Record, item: Query | Document) -> None:
         """Take what was read from a record. Raises FileError for an id that is there already."""
+        first: Query | Document
         if isinstance(item, Document):
-            if self.documents.setdefault(item.doc_id, item) is not item:
-                raise record.error(f"has the id {item.doc_id!r} of an earlier document")
-            return
-        if self.queries.setdefault(item.query_id, item) is not item:
-            raise record.error(f"has the query_id {item.query_id!r} of an earlier query")
-        self.places[item.query_id] = record.place
+            name, what = item.doc_id, "id {!r} of an earlier document"
+            first = self.documents.setdefault(name, item)
+        else:
+            name, what = item.query_id, "query_id {!r} of an earlier query"
+            first = self.queries.setdefault(name, item)
+            self.places.setdefault(name, record.place)
+        if first is not item:
+            raise record.error(f"has the {what.format(name)}")
 
     def refuse(self, error: FileError) -> None:
         """Keep a problem where they are collected, else raise it."""

@@ -32,6 +32,9 @@ _ROUNDED = (
 )
 
 
+_QRELS = "topic 0 document grade"
+_RUN = "topic Q0 document rank score tag"
+
 Grades = Mapping[str, Mapping[str, int]]
 """Topic to document id to grade."""
 
@@ -52,16 +55,13 @@ def read_qrels(path: Path | str) -> Grades:
     """Return the grades of a file of `topic iteration document grade`. Raises FileError."""
 
     def judgements() -> Iterator[_Judgement]:
-        for number, (topic, of, document, raw) in _columns(path, 4, "topic 0 document grade"):
+        for number, (topic, of, document, raw) in _columns(path, 4, _QRELS, "holds no judgement"):
             grade = read_grade(raw)
             if grade is None:
                 raise FileError(str(path), number, f"the grade {raw!r} is not a whole number")
             yield number, topic, document, grade, of
 
-    grades = _grades(path, judgements())
-    if not grades:
-        raise FileError(str(path), None, "holds no judgement")
-    return grades
+    return _grades(path, judgements())
 
 
 def read_beir_qrels(path: Path | str, refuse: Callable[[FileError], None]) -> Grades:
@@ -139,7 +139,7 @@ class TrecRun(View):
         scores: dict[str, dict[str, float]] = {}
         ranks: dict[str, list[float | None]] = {}
         duplicates = 0
-        lines = _columns(path, 6, "topic Q0 document rank score tag")
+        lines = _columns(path, 6, _RUN, "holds no retrieved document")
         for number, (topic, _, document, rank, raw, _) in lines:
             score = read_number(raw)
             if score is None or abs(score) > LARGEST_SCORE:
@@ -151,8 +151,6 @@ class TrecRun(View):
             else:
                 of_topic[document] = score
                 ranks.setdefault(topic, []).append(read_number(rank))
-        if not scores:
-            raise FileError(name, None, "holds no retrieved document")
         topics = [(topic, list(of.values()), ranks[topic]) for topic, of in scores.items()]
         return cls(scores, duplicates, tuple(_score_warnings(topics)))
 
@@ -196,10 +194,10 @@ def single(score: float) -> float:
     return rounded
 
 
-def _columns(path: Path | str, n: int, layout: str) -> Iterator[tuple[int, list[str]]]:
+def _columns(path: Path | str, n: int, layout: str, empty: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, columns) of a file. White space is that of ASCII, as for trec_eval."""
     name = str(path)
-    for number, raw in read_lines(path):
+    for number, raw in read_lines(path, empty):
         columns = raw.split()
         if len(columns) != n:
             other = _other_layout(decode(raw, name, number), len(columns), n)

@@ -62,7 +62,7 @@ def test_what_was_recorded_comes_back(tmp_path_factory, items, judge):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "trace"}, "is no canary; `judged canary record` writes one"),
+        ({"format": "trace"}, "has no 'format' 'judged canary'; `judged canary record` writes one"),
         ({"version": 2}, "has 'version' 2, and this judged reads 1"),
         ({"judge": None}, "has no 'judge'"),
     ],

@@ -47,13 +47,13 @@ def test_labels_of_repeated_results_are_left_out(tmp_path):
         ([{"query_id": "q1"}], ":1: has no 'relevant'"),
         (
             [{"query_id": "q1", "relevant": [[True, "yes"]]}],
-            "without a list of true and false at 0",
+            "has 'relevant[0][1]' that is neither true nor false",
         ),
         (
             [{"query_id": "q1", "relevant": []}, {"query_id": "q1", "relevant": []}],
             ":2: query 'q1' was on line 1 already",
         ),
-        ([{"query_id": "q1", "relevant": [True, False]}], "without a list of true and false at 0"),
+        ([{"query_id": "q1", "relevant": [True, False]}], "has 'relevant[0]' that is not a list"),
         ([], "holds no labels"),
     ],
 )

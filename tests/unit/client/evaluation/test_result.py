@@ -107,8 +107,8 @@ def test_texts_of_rows_are_not_computed_and_numbers_stay(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"format": None}, 'has no "format"'),
-        ({"version": 2}, "has version 2, and this judged reads 1"),
+        ({"format": None}, "has no 'format'"),
+        ({"version": 2}, "has 'version' 2, and this judged reads 1"),
         ({"metrics": None}, 'has no "metrics"'),
         ({"judge": {"kind": "exact"}}, "judge has no 'profile'"),
         ({"queries": [{"query_id": "q"}]}, "queries[0] has no 'query'"),

@@ -81,7 +81,7 @@ def test_no_more_than_k_documents_are_kept_or_drawn():
     ("row", "told"),
     [
         (("d", 1.0), "WrongType: results['q1'][0]: must be a text, a Retrieved"),
-        ({"name": "d"}, "InvalidArgument: results['q1'][0]: has neither a doc_id nor a text"),
+        ({"name": "d"}, "WrongType: results['q1'][0]: must be a text, a Retrieved"),
         ({"text": 3}, "WrongType: results['q1'][0].text: must be text, not int"),
         ({"text": "a", "score": "1"}, "InvalidArgument: results['q1'][0].score: must be a finite"),
     ],

@@ -24,7 +24,7 @@ def test_lines_without_a_verdict_are_counted_and_left_out(tmp_path):
     ("lines", "message"),
     [
         ([{"rubric": "faithfulness", "status": "OK"}], "r.jsonl:1: is a score of an answer, and"),
-        ([line(1, score=2)], "'score' that is not in 0 to 1"),
+        ([line(1, score=2)], "'score' that is not a number from 0 to 1"),
         ([line(1), line(1)], "r.jsonl:2: has the id 'i1' of line 1"),
         ([line(1, status="ERROR")], "has no line with a verdict"),
     ],

@@ -78,8 +78,8 @@ def test_two_people_at_once_lose_nothing(tmp_path):
     ("change", "message"),
     [
         ({"id": "i9"}, "labels 'i9', which the judged lines don't hold"),
-        ({"relevant": "y"}, "'relevant' that is neither true, false nor null"),
-        ({"inclusion_probability": 1.5}, "not above 0 and at most 1"),
+        ({"relevant": "y"}, "'relevant' that is neither true nor false"),
+        ({"inclusion_probability": 1.5}, "not a number above 0 and at most 1"),
     ],
 )
 def test_other_lines_are_refused(tmp_path, change, message):

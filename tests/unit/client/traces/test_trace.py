@@ -115,7 +115,7 @@ class TestFaults:
         ("line", "change", "says"),
         [
             (2, put("score", "1.0"), f"judgements['{NAME}'] has 'score' that is not a number"),
-            (2, put("score", 1.5), "has 'score' 1.5, which does not lie from 0 to 1"),
+            (2, put("score", 1.5), "has 'score' that is not a number from 0 to 1"),
             (
                 2,
                 put("score", 0.2),
@@ -130,7 +130,7 @@ class TestFaults:
             (2, put("source", None), "has no 'source'"),
             (2, put("breakdown", {"overall": 1}), "breakdown has 'overall', which this version"),
             (2, put("breakdown", {"claims": [{"text": "a"}]}), "claims[0] has 'text', which"),
-            (2, lambda f: f.pop("judgements"), "has no 'judgements'"),
+            (2, lambda f: f.pop("judgements"), "judgements must be an object"),
         ],
     )
     def test_are_named_by_line_and_key_with_the_next_step(self, tmp_path, line, change, says):
@@ -147,8 +147,11 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("change", "says"),
         [
-            (lambda f: f.update(version=2), "has 'version' 2, and this judged reads version 1"),
-            (lambda f: f.pop("format"), "is no header of a trace"),
+            (
+                lambda f: f.update(version=2),
+                "has 'version' 2, and this judged reads 1; make it anew",
+            ),
+            (lambda f: f.pop("format"), "has no 'format' 'judged-trace'; --trace"),
         ],
     )
     def test_of_the_header(self, tmp_path, change, says):

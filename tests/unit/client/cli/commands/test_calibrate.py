@@ -31,10 +31,10 @@ def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
 @pytest.mark.parametrize(
     ("line", "scored", "problem"),
     [
-        (f'{{{TEXTS}, "relevant": 2}}', False, "neither true, false nor null"),
+        (f'{{{TEXTS}, "relevant": 2}}', False, "neither true nor false"),
         ('{"query": "q", "relevant": true}', False, "has no 'expected_text'"),
         ('{"relevant": true}', True, "has no 'score'"),
-        ('{"relevant": true, "score": 1.5}', True, "not in 0 to 1"),
+        ('{"relevant": true, "score": 1.5}', True, "not a number from 0 to 1"),
         ('{"relevant": true, "score": "1"}', True, "not a number"),
     ],
 )
