@@ -171,10 +171,12 @@ def need_grades(
         return relevant, {}
     found: dict[str, int] = {}
     for name, grade in need_by_ids(grades, "grades").items():
-        if isinstance(grade, bool) or not isinstance(grade, Integral):
-            rule = f"must be a whole number, not {kind_of(grade)}"
+        is_bool = isinstance(grade, bool)
+        whole = int(grade) if isinstance(grade, Integral) and not is_bool else None
+        if whole is None or abs(whole) > LARGEST_GRADE:
+            rule = f"must be a whole number within +-{LARGEST_GRADE}, not {grade!r:.40}"
             raise WrongType.of_field(f"grades[{name!r}]", rule)
-        found[name] = int(grade)
+        found[name] = whole
     for name in need_ids(relevant, "relevant_document_ids"):
         if found.setdefault(name, 1) <= 0:
             rule = f"is {found[name]}, but the document is among those that are relevant"

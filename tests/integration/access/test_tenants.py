@@ -243,7 +243,7 @@ class TestCommand:
         [
             ((), "this server wants to know who calls: send a token"),
             (("--token-file", "no-such"), "the token file no-such can't be read"),
-            (("--token-file", "empty"), "the token file empty is empty"),
+            (("--token-file", "empty"), "the token file empty: a token is one word"),
             (("--token-file", "words"), "a token is one word of visible ASCII characters"),
             (("--token-file", "wrong"), "the token is not valid, or not any more"),
         ],

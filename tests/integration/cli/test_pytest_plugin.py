@@ -197,7 +197,7 @@ def test_answers_are_held_to_a_rubric_with_what_is_missing_at_its_worst(project)
     assert "  0.0000  wrong  It is another year." in done.stdout
     assert "error  unread" in done.stdout
     assert "rubric: nothing was scored by faithfulness, but by answer_match" in done.stdout
-    assert "result: must be an EvaluationResult, not ScoredAnswers" in done.stdout
+    assert "'ScoredAnswers' object has no attribute 'table'" in done.stdout
     assert "answer_match is 0.5000 over 2 answers, 1 of them missing" in done.stdout
     assert "failed  other  LookupError: nothing found" in done.stdout
     table = table_of(done.stdout, "test_scores.py::")

@@ -191,7 +191,10 @@ def test_a_servers_judge_is_resumed_too_and_gives_the_same_document(client: Clie
         ({"metrics": ["mrr@3", "mrr"]}, "k: name how many documents .* as in k=10 or mrr@10"),
         ({"source": {"q0": {"a", "b"}}}, r"results\['q0'\]: is a set, which has no order"),
         ({"source": {"q0": [{"id": 1, "score": math.nan}]}}, r"\['q0'\]\[0\].score: .* finite"),
-        ({"source": {"q0": [{"page_content": "a"}]}}, "neither a doc_id nor a text, but page_con"),
+        (
+            {"source": {"q0": [{"page_content": "a"}]}},
+            "doc_id, text and score, not one with page_con",
+        ),
         ({"dataset": Dataset([])}, "dataset: holds no queries"),
         ({"source": {"x": ["a"]}}, "no query of the results is in the dataset"),
         ({"source": 3}, "retriever: must have a method retrieve"),
