@@ -52,7 +52,7 @@ def llama_server(log: Path, parallel: int = 2) -> Iterator[str]:
     command = [
         *(str(BIN / "llama-server"), "--model", str(MODEL), "--alias", ALIAS),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--ctx-size", "8192", "--parallel", str(parallel), "--threads", "2"),
+        *("--ctx-size", "8192", "--parallel", str(parallel), "--threads", "1"),
     ]
     with log.open("w") as said:
         process = subprocess.Popen(
