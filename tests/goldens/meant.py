@@ -94,6 +94,7 @@ MEANT: dict[str, str] = {
     "have no bounds, and more labels are not forecast.",
     r"must hold at least one item that|entry before it|below 8, the number of": "Columns that list "
     "places are refused alike.",
+    r"write it as name=value, each name once": "What is given twice is told with it.",
     r"has no 'format' ": "A file of another format is told of alike.",
     r"^CalibrateCascade CalibrateCascadeRequest.stages stages": "Too many judges are more than a "
     "limit.",

@@ -31,7 +31,7 @@ from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
 from judged.evaluation.datasets.query import Fit, Query, expects_something
 from judged.evaluation.datasets.results import ResultFile, Retrieved
-from judged.evaluation.labels import INCLUSION
+from judged.evaluation.labels import read_inclusion
 
 _LINE = "{query, expected_text, retrieved_text}"
 _CONTEXT_FIELDS = "id query expected_text expected_alternatives retrieved_text system_model"
@@ -339,7 +339,7 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
 
     Lines must hold a score when `scored`, and the texts of a context otherwise.
     """
-    lines = []
+    lines: list[Line] = []
     known = f"{_CONTEXT_FIELDS} {label_field} query_id score"
     for record in input_records(path, f"holds nothing; write lines with {label_field!r}", known):
         label = record.optional_label(label_field)
@@ -347,7 +347,9 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
         if scored and score is None:
             raise record.error("has no 'score', which --judge none reads")
         contexts = () if scored else contexts_of(record)
-        query_id, inclusion = record.optional_identifier("query_id"), record.chance(INCLUSION)
+        query_id = record.optional_identifier("query_id")
+        first = lines[0].inclusion is not None if lines else None
+        inclusion = read_inclusion(record, first=first)
         at = record.line or 0
         lines.append(Line(at, {}, contexts, None, score, label, query_id, inclusion))
     _check_labelled(path, label_field, [line.label for line in lines])

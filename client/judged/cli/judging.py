@@ -112,10 +112,8 @@ def read_pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise Problem(f"{flag} {text}: write it as name=value")
-        if name in found:
-            raise Problem(f"{flag} {name}: is given twice")
+        if not name or not equals or name in found:
+            raise Problem(f"{flag} {text}: write it as name=value, each name once")
         found[name] = value
     return found
 
@@ -286,10 +284,12 @@ def read_member(
     return read_judge(info, kind, profile, score, given), weight, own
 
 
-def read_amount(place: str, key: str, text: str) -> float:
+def read_amount(place: str, key: str, text: str, least: float = -math.inf) -> float:
     """Return the finite number that a key of a member has. Raises Problem."""
-    if (number := read_number(text)) is None:
-        raise Problem(f"{place}: {key} must be a number")
+    number = read_number(text)
+    if number is None or number < least:
+        from_least = "" if least == -math.inf else f" from {least:g}"
+        raise Problem(f"{place}: {key} must be a number{from_least}")
     return number
 
 

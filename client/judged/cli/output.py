@@ -342,7 +342,8 @@ _FLAGS: Places = {
 
 def of_metrics(metrics: Sequence[str]) -> Places:
     """Return what metrics are known as that were asked for."""
-    return {r"metrics\[(\d+)\]": lambda place: f"--metric {metrics[int(place)]}"}
+    named = {r"metrics\[(\d+)\]": lambda place: f"--metric {metrics[int(place)]}"}
+    return {"metrics": "--metric", **named}
 
 
 @contextmanager

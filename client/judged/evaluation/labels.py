@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from judged._batching.judging import distinct_ranks
-from judged._files import FileError, read_records
+from judged._files import FileError, Record, read_records
 from judged._views import plural
 from judged.client import Client
 from judged.errors import InvalidArgument
@@ -51,13 +51,9 @@ class Labels:
             query_id = line.identifier("query_id", "id")
             line.refuse_again(line_of, query_id, f"query {query_id!r} was on line {{}} already")
             by_query[query_id] = line.read(_Decisions).relevant
-            if (probability := line.chance(INCLUSION)) is not None:
+            first = bool(inclusion) if len(by_query) > 1 else None
+            if (probability := read_inclusion(line, first=first)) is not None:
                 inclusion[query_id] = probability
-            if len(inclusion) not in {0, len(by_query)}:
-                raise line.error(
-                    f"has {'no' if probability is None else 'an'} {INCLUSION!r}, other than the "
-                    "lines before; give it on every line, or on none"
-                )
         return cls(name, by_query, line_of, inclusion)
 
     def rankings(self, groups: Sequence[QueryGroup]) -> JudgedRankings:
@@ -79,6 +75,21 @@ class Labels:
             for rank in ranks:
                 relevant += labels[rank]
         return JudgedRankings(rankings, relevant)
+
+
+def read_inclusion(line: Record, *, first: bool | None) -> float | None:
+    """Return with which probability a line was drawn to be labelled; None where no line says.
+
+    `first` is whether the first line says so, None on it. Raises FileError for another that does
+    otherwise.
+    """
+    probability = line.chance(INCLUSION)
+    if first is not None and first == (probability is None):
+        raise line.error(
+            f"has {'no' if probability is None else 'an'} {INCLUSION!r}, other than the lines "
+            "before; give it on every line, or on none"
+        )
+    return probability
 
 
 @dataclass(frozen=True, slots=True)

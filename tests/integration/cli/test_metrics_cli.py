@@ -101,3 +101,9 @@ class TestMetrics:
         (folder / "qrels.txt").write_text("301 0 d1 1\n")
         done = judged(*self.command, "-m", "ap", "--interval", "t")
         assert "interval: there is none where fewer than two queries" in done.stderr
+
+    def test_what_is_missing_to_compare_is_the_servers_to_say(self, judged):
+        compare = ("compare", "--qrels", "qrels.txt", "run.txt")
+        assert "runs: must hold at least two runs" in judged.refused(*compare, "-m", "mrr")
+        told = judged.refused(*compare, "run.txt")
+        assert told.startswith("judged: --metric: must name at least one metric")

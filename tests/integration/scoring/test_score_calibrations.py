@@ -80,7 +80,7 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
             *other, "--calibration", "kept/ours.calibration.json"
         )
         both = judged(*scored, "--rubric", "helpfulness", "--calibration", "ours")
-        assert "say which rubric it is of" in both.stderr
+        assert "write it as RUBRIC=FILE" in both.stderr
 
         judge = judged("calibrate", "labels.jsonl", *RUBRIC, "--judge", "exact")
         assert "--judge: is of a judge, whose place --rubric takes" in judge.stderr

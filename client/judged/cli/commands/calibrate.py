@@ -58,7 +58,6 @@ from judged.cli.tables import (
     usage_document,
     vote_warnings,
 )
-from judged.evaluation.labels import INCLUSION
 from judged.evaluation.result import reason_warnings, reasons_of, verdict_warnings
 from judged.report.content import ends, number
 from judged.values import (
@@ -229,10 +228,6 @@ def _items(lines: Sequence[Line]) -> LabelledScores:
     """Return what the server is asked about."""
     clusters = list(map(cluster_of, lines))
     inclusion = [line.inclusion for line in lines if line.inclusion is not None]
-    if len(inclusion) not in {0, len(lines)}:
-        raise Problem(
-            f"{INCLUSION!r} is on {len(inclusion)} of {len(lines)} lines; give all one, or none"
-        )
     return LabelledScores(
         [line.score for line in lines if line.score is not None],
         [line.label for line in lines],
@@ -514,9 +509,7 @@ def _read_stage(info: ServerInfo, text: str) -> _Stage:
         )
     if "price" not in own:
         return _Stage(text, judge, None)
-    price = read_amount(f"--stage {text}", "price", own["price"])
-    if price < 0:
-        raise Problem(f"--stage {text}: price must be 0 or more")
+    price = read_amount(f"--stage {text}", "price", own["price"], least=0)
     kind, _, listed = text.partition(":")
     others = ",".join(part for part in listed.split(",") if not part.startswith("price="))
     return _Stage(f"{kind}:{others}".rstrip(":"), judge, price)

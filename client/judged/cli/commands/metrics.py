@@ -258,10 +258,6 @@ class CompareCommand(ComparingCommand):
 
     def run(self, out: Output) -> Document:
         """Measure what is not measured, compare, report."""
-        if len(self.runs) < 2:
-            raise Problem("name two runs or more, the baseline first")
-        if self.qrels is not None and not self.metric:
-            raise Problem("name at least one --metric, as in ndcg@10")
         asked = self.options(CompareOptions, max_moved=_MOVED)
         interval = None  # the server's default
         if self.confidence is not None or self.seed is not None:

@@ -133,15 +133,13 @@ def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[R
     found: dict[str, Calibrator | str] = {}
     for text in given:
         name, equals, source = text.partition("=")
-        if not equals or name not in names:
-            if len(names) > 1:
-                raise Problem(
-                    f"--calibration {text}: say which rubric it is of, RUBRIC=FILE, one of "
-                    f"{', '.join(names)}"
-                )
-            name, source = names[0], text
-        if name in found:
-            raise Problem(f"--calibration {text}: {name} has one already")
+        if len(names) == 1 and (not equals or name not in names):
+            name, equals, source = names[0], "=", text
+        if not equals or name not in names or name in found:
+            known = ", ".join(names)
+            raise Problem(
+                f"--calibration {text}: write it as RUBRIC=FILE, once for each of {known}"
+            )
         found[name] = read_calibration(source)
     return [replace(rubric, calibration=found.get(rubric.id)) for rubric in rubrics]
 

@@ -56,7 +56,7 @@ class TestReadJudge:
         assert read(text).parameters == {name: text.partition("=")[2]}
 
     def test_refuses_what_never_reaches_the_server(self):
-        with pytest.raises(Problem, match="--param count: is given twice"):
+        with pytest.raises(Problem, match="--param count=2: write it as name=value, each"):
             read("count=1", "count=2")
 
     @pytest.mark.parametrize("default", ["llm", "typed"])
