@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
@@ -23,7 +23,7 @@ from judged.values.judges import Judge, Usage
 from judged.values.scores import RubricSummary
 from numpy.typing import NDArray
 
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -50,6 +50,12 @@ def need_length(column: Sized, n: int, field: str, things: str) -> None:
     need(len(column) == n, field, f"has {len(column)} entries for {n} {things}")
 
 
+def check_limit(number: int, limit: int, what: str, field: str) -> None:
+    """Raise LimitExceeded for more of something than there may be."""
+    if number > limit:
+        raise LimitExceeded(field, what, limit, number)
+
+
 def check_unique(names: Sequence[str], field: str) -> None:
     """Raise InvalidField at `field.format(i)` when name i was there before."""
     places: dict[str, int] = {}
@@ -59,17 +65,25 @@ def check_unique(names: Sequence[str], field: str) -> None:
             raise InvalidField(field.format(i), f"is that of {field.format(first)} again")
 
 
-def check_names(names: Sequence[str], what: str, most: int, field: str, leaf: str = "") -> None:
-    """Raise InvalidField for fewer than two names, and at `field[i]leaf` for one empty or repeated.
+def check_known(given: Iterable[str], known: Iterable[str], field: str, rule: str) -> None:
+    """Raise InvalidField at `field["name"]` for the first name that is not known, with a hint."""
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InvalidField(f'{field}["{name[:80]}"]', f"{rule}; {hint}" if hint else rule)
+
+
+def check_names(
+    names: Sequence[str], what: str, most: int, field: str, leaf: str = "", least: int = 2
+) -> None:
+    """Raise InvalidField for too few names, and at `field[i]leaf` for one empty or repeated.
 
     Raises LimitExceeded for more than `most`; `what` says what has the names.
     """
-    if len(names) < 2:
-        raise InvalidField(field, f"must hold at least two {what}")
-    if len(names) > most:
-        raise LimitExceeded(field, what, most, len(names))
-    if "" in names:
-        raise InvalidField(f"{field}[{list(names).index('')}]{leaf}", "must not be empty")
+    need(len(names) >= least, field, f"must hold at least two {what}")
+    check_limit(len(names), most, what, field)
+    for i, name in enumerate(names):
+        need(name != "", f"{field}[{i}]{leaf}", "must not be empty")
     check_unique(names, f"{field}[{{}}]{leaf}")
 
 

@@ -96,8 +96,10 @@ MEANT: dict[str, str] = {
     "places are refused alike.",
     r"write it as name=value, each name once": "What is given twice is told with it.",
     r"has no 'format' ": "A file of another format is told of alike.",
-    r"^CalibrateCascade CalibrateCascadeRequest.stages stages": "Too many judges are more than a "
-    "limit.",
+    r"^CalibrateCascade CalibrateCascadeRequest.stages stages|options\.slice_by\[(0|16)\]": "Too "
+    "many judges or keys are more than a limit, and names are refused alike.",
+    r"set one of judge or score": "One wording for a choice that is not set.",
+    r"CompareRunsRequest.qrels_columns qrels:": "What must be left unset is named itself.",
 }
 """Why a difference is meant, by a pattern of the lines that tell it."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -26,11 +25,12 @@ from google.protobuf.message_factory import GetMessageClass
 from judged_server import errors, telemetry
 from judged_server.api.authentication import Authenticator, revoked
 from judged_server.api.requests import (
+    REQUEST_ID,
     Call,
     Context,
-    Metadata,
     Reader,
     Receiver,
+    callers_id,
     count_fields,
 )
 from judged_server.api.status import WireError, to_wire, wire_error
@@ -39,8 +39,6 @@ from judged_server.telemetry import Logger, taken
 from judged_server.tenant import SENDER, TENANT, Sender
 from judged_server.tenants import FileDirectory
 
-REQUEST_ID = "x-request-id"
-_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 WORK_CLASS = "x-judged-class"
 """Metadata of a call that may wait behind interactive ones: the value is "batch"."""
 CHANNEL_ID = "x-judged-channel"
@@ -62,12 +60,6 @@ _CLOCKS_APART_S = 0.02
 """What may be left of a call's time, by our clock, when its caller's deadline has ended it."""
 
 _log, _calls = Logger("tenants"), Logger("call")
-
-
-def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
-    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
-    given = dict(metadata).get(header)
-    return given if isinstance(given, str) and _PLAIN_ID.fullmatch(given) else None
 
 
 class CallInterceptor:

@@ -35,9 +35,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, lru_cache, partial
@@ -64,7 +65,7 @@ from judged.values.scores import AnswerItem, Rubric
 from numpy.typing import NDArray
 
 from judged_server import errors, telemetry
-from judged_server.domain import CostTracker, JudgeSpec, need
+from judged_server.domain import CostTracker, JudgeSpec, check_limit, need
 from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.panel import HEAVIEST, LIGHTEST
 from judged_server.metrics.compute import SettledOptions
@@ -77,6 +78,8 @@ from judged_server.tenant import ANYBODY, EVERYBODY, Sender, Tenant
 from judged_server.tenants import Identity
 from judged_server.usecases.tenant_rates import TenantRates
 
+REQUEST_ID = "x-request-id"
+_PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 GROWTH = 5
 """Bytes of memory that a byte of a request takes: 4.3 of one alone, 6 with what is freed late,"""
 FIELD_BYTES = 128
@@ -117,6 +120,12 @@ _LOOKED_AT = 0x87
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Metadata = Sequence[tuple[str, str | bytes]]
+
+
+def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
+    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
+    given = dict(metadata).get(header)
+    return given if isinstance(given, str) and _PLAIN_ID.fullmatch(given) else None
 
 
 @dataclass(slots=True, eq=False)
@@ -180,10 +189,6 @@ class Call:
 MAX_EDGES = 16
 MAX_INT32 = 2**31 - 1
 """More documents than a message holds, and the largest grade of the contract."""
-DEFAULT_DAYS, MOST_DAYS = 31, 366
-"""What GetUsage tells of."""
-MAX_GRADE = 1000
-"""The top of a judge's scale."""
 
 Value = TypeVar("Value")
 Rule = tuple[Callable[[Any, Any], Any], str]
@@ -287,10 +292,10 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
     pb.ScoreAnswersRequest: {"rubrics": _some("rubric")},
     pb.EmbeddedRankings: {"rankings": _some("ranking"), "min_score": SHARE},
     metrics_pb2.GainRankings: {"rankings": _some("ranking")},
-    metrics_pb2.JudgedRankings: {"rankings": _some("ranking"), "max_grade": f"[0, {MAX_GRADE}]"},
+    metrics_pb2.JudgedRankings: {"rankings": _some("ranking"), "max_grade": "[0, 1_000]"},
     groups_pb2.GroupEmbeddings: {"dimensions": (lambda part, _: part > 0, "must be at least 1")},
     ScoredStage: {"cost": "[0, inf)"},
-    pb.GetUsageRequest: {"days": f"[0, {MOST_DAYS}]"},
+    pb.GetUsageRequest: {"days": "[0, 366]"},
 }
 """What a field of a value, or of a message that no value is made of, may be."""
 
@@ -339,26 +344,17 @@ def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it 
         not_fitted = value.not_fitted
         need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
     rules = RULES.get(type(value), {})
-    for name, part, may_be_unset in _parts(value):
-        at = f"{path}.{name}".lstrip(".")
+    optional = dict.fromkeys(rules, False)
+    if is_dataclass(value):
+        optional = {each.name: each.default is not MISSING for each in fields(value)}
+    for name, may_be_unset in optional.items():
+        part, at = getattr(value, name), f"{path}.{name}".lstrip(".")
         if part is not None and name in rules:
             given = rules[name]
             holds, rule = interval(given) if isinstance(given, str) else given
             need(holds(part, value), at, rule + ", or be unset" * may_be_unset)
         if isinstance(part, tuple) or is_dataclass(part):
             check(part, at)
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any, bool]]:  # noqa: ANN401 - see `check`
-    """Yield the fields of a value by name, and whether they may be unset."""
-    if isinstance(value, Message):
-        for name in RULES.get(type(value), ()):
-            optional = value.DESCRIPTOR.fields_by_name[name].has_presence
-            if not optional or value.HasField(name):
-                yield name, getattr(value, name), optional
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield each.name, getattr(value, each.name), each.default is not MISSING
 
 
 def memory_of(size: int, fields: int) -> int:
@@ -535,8 +531,7 @@ def count_fields(raw: bytes, kind: Descriptor) -> int:
         after = (at + 2 + lengths)[lengths < _MORE]
         inside = after[after < end]
         count += int(np.count_nonzero(follows[values[inside]]) + np.count_nonzero(after == end))
-    if count > MOST_FIELDS:
-        raise errors.LimitExceeded("message", "fields, by its tags", MOST_FIELDS, count)
+    check_limit(count, MOST_FIELDS, "fields, by its tags", "message")
     return count
 
 
@@ -612,8 +607,7 @@ def size_of(raw: Any, most: int) -> int:  # noqa: ANN401 - bytes, or gRPC's EOF
     if raw.startswith(_GZIP):
         # A gzip stream ends with the size of what it was made of (RFC 1952, 2.3.1), modulo 2^32.
         size, what = int.from_bytes(raw[-4:], "little"), "bytes when inflated"
-    if size > most:
-        raise errors.LimitExceeded("message", what, most, size)
+    check_limit(size, most, what, "message")
     return size
 
 

@@ -30,6 +30,7 @@ from judged_server.api.convert.judging import (
     write_score,
 )
 from judged_server.api.convert.metrics import (
+    chosen,
     compute,
     read_options,
     write_evaluation,
@@ -44,7 +45,6 @@ from judged_server.api.convert.statistics import (
 )
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.requests import (
-    DEFAULT_DAYS,
     Admission,
     Call,
     Received,
@@ -61,7 +61,7 @@ from judged_server.api.streams import (
     evaluate_stream,
     judge_stream,
 )
-from judged_server.domain import JudgeSpec, QueryGroup, ScoreSummary, need
+from judged_server.domain import JudgeSpec, QueryGroup, ScoreSummary
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
@@ -78,6 +78,7 @@ from judged_server.usecases.judge_batch import Estimator, check_groups_fit, judg
 from judged_server.usecases.offering import Offering, Offerings
 from judged_server.usecases.tenant_usage import tenant_usage
 
+DEFAULT_DAYS = 31
 VERSION = version("judged")
 
 
@@ -153,7 +154,7 @@ class Servicer:
     ) -> tuple[Judge, list[QueryGroup]]:
         """Return the judge and the groups of a request of so many bytes that stands at a path."""
         groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
-        refuse_evaluation(groups, f"{path}groups")
+        refuse_evaluation(request.groups, f"{path}groups")
         spec = read_alike(JudgeSpec, request.judge, f"{path}judge")
         return self._offering(call).catalog.choose(spec, f"{path}judge", groups), groups
 
@@ -247,9 +248,8 @@ class Servicer:
         self, request: pb.EstimateBatchRequest, call: Call
     ) -> pb.EstimateBatchResponse:
         """Tell what work would take. Refuses what the work itself would."""
-        which = request.WhichOneof("work")
-        need(which is not None, "work", "must be set: judge for groups, score for answers")
-        path, asking = f"{which}.", getattr(request, str(which)).asking
+        which = chosen(request, "work")
+        path, asking = f"{which}.", getattr(request, which).asking
         asked = read(Asking, asking, f"{path}asking")
         if which == "judge":
             judge, groups = await self._to_judge(request.judge, call.size, call, path)

@@ -31,6 +31,7 @@ from judged.v1 import metrics_pb2, statistics_service_pb2
 
 from judged_server import errors
 from judged_server.api.convert.judging import (
+    check_unset,
     refuse_evaluation,
     take_groups,
     write_fault,
@@ -99,7 +100,7 @@ class Chunks:
     async def start(self, requests: AsyncIterator[Received]) -> Any:  # noqa: ANN401 - either start
         """Return the start of a stream. Raises InvalidField where its first message is none."""
         first = await anext(requests, None)
-        if first is None or first.message.WhichOneof("message") != "start":
+        if first is None or not first.message.HasField("start"):
             raise errors.InvalidField("message", "the first message of a stream must be a start")
         return first.message.start
 
@@ -177,7 +178,7 @@ async def judge_stream(
         field = "chunk.groups"
         with chunks.admission.admit(request.memory, call.sender):
             groups = await take_groups(chunk.groups, request.size, settings, field)
-            refuse_evaluation(groups, field)
+            refuse_evaluation(chunk.groups, field)
             contexts = sum(group.n_contexts for group in groups)
             # A stream as a whole keeps the limit of a request.
             settings.check_contexts(chunks.contexts_received + contexts, field)
@@ -370,9 +371,9 @@ class RankingParts:
     def _measure(self, which: str, request: pb.ComputeMetricsRequest) -> Measured:
         scores = request.embedded
         given = (which, request.judged.max_grade, scores.HasField("min_score"), scores.min_score)
-        need(which != "values", "values", "are no rankings; send them to ComputeMetrics")
+        check_unset(request, {"values": "are no rankings; send them to ComputeMetrics"})
         rule = "correct all rankings at once; send them to ComputeMetrics"
-        need(not request.judged.HasField("human_labels"), "judged.human_labels", rule)
+        check_unset(request.judged, {"human_labels": rule}, "judged")
         options = read_options(request.options, which)
         self._given = self._given or given
         _check_alike(given, self._given)
@@ -430,7 +431,7 @@ class TextParts:
 
     def add(self, request: statistics_service_pb2.ComputeTextMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
-        need(not request.values, "values", "are no items; send them to ComputeTextMetrics")
+        check_unset(request, {"values": "are no items; send them to ComputeTextMetrics"})
         self._measurement = read_measurement(request)
         metrics, items = self._measurement.metrics, read_items(request.items, self._limits)
         request.ClearField("items")

@@ -36,10 +36,10 @@ from judged.internal.v1 import status_pb2
 
 from judged_server import errors
 from judged_server.address import share_socket
-from judged_server.api.interceptor import REQUEST_ID, callers_id
 from judged_server.api.listeners import CONTRACT, Listener
-from judged_server.api.requests import Reader
+from judged_server.api.requests import REQUEST_ID, Reader, callers_id
 from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
+from judged_server.domain import check_limit
 from judged_server.http_server import Port, failure, is_this_machine, wrong_host
 from judged_server.scheduling.concurrency import run_by_size
 from judged_server.settings import Settings
@@ -78,8 +78,7 @@ def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
         raise errors.MalformedMessage("the body is nested too deeply") from None
     # Numbers may take more bytes than their digits.
     size = message.ByteSize()
-    if size > max_bytes:
-        raise errors.LimitExceeded("message", "bytes as protobuf", max_bytes, size)
+    check_limit(size, max_bytes, "bytes as protobuf", "message")
     return message
 
 
@@ -89,10 +88,7 @@ def count_values(raw: bytes) -> int:
     Raises LimitExceeded for more than MOST_VALUES.
     """
     values = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
-    if values > MOST_VALUES:
-        raise errors.LimitExceeded(
-            "message", "JSON values, by its commas and brackets", MOST_VALUES, values
-        )
+    check_limit(values, MOST_VALUES, "JSON values, by its commas and brackets", "message")
     return 2 * values
 
 
@@ -375,8 +371,7 @@ class HttpCall:
                 size = max(size, len(found))
         except web.RequestPayloadError:
             raise errors.MalformedMessage("the body ended before its end") from None
-        if size > most:
-            raise errors.LimitExceeded("message", "bytes", most, size)
+        check_limit(size, most, "bytes", "message")
         return bytes(found)
 
     async def write(self, message: Message) -> None:

@@ -285,8 +285,6 @@ class CascadeKind(ComposedKind):
         stages = []
         for place, judge in enumerate(judges):
             path = f"members[{place}]"
-            unweighted = spec.panel[place].weight is None
-            need(unweighted, f"{path}.weight", "is for panels; a stage has none")
             calibrator = judge.calibrator if isinstance(judge, CalibratedJudge) else None
             stages.append(Stage(judge, calibrator, place + 1 == len(judges)))
             _check_stage(stages[-1], f"{path}.judge")

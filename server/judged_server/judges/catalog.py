@@ -10,7 +10,7 @@ from judged.values.calibrators import Calibrator
 from judged.values.judges import to_judge
 
 from judged_server import errors
-from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup, need
+from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup, check_known, need
 from judged_server.judges.base import (
     AnyKind,
     CalibratedJudge,
@@ -21,7 +21,7 @@ from judged_server.judges.base import (
 )
 from judged_server.judges.cascade import CascadeKind
 from judged_server.judges.llm.answers import KIND as ANSWERS
-from judged_server.judges.panel import PanelKind
+from judged_server.judges.panel import WEIGHTED, PanelKind
 from judged_server.settings import SettingsError
 
 _MAX_BUILT = 256
@@ -145,7 +145,7 @@ class JudgeCatalog:
         need(spec.guarantee is None or kind.kind == CascadeKind.kind, f"{field}.guarantee", rule)
         try:
             if isinstance(kind, ComposedKind):
-                return kind.compose(settled, self._members(kind, spec))
+                return kind.compose(settled, self._members(kind, settled))
             rule = (
                 f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
             )
@@ -170,6 +170,9 @@ class JudgeCatalog:
         judges = []
         for place, member in enumerate(spec.panel):
             path = f"members[{place}].judge"
+            rule = "is for a panel of the profile weighted; leave it out, or ask so"
+            may_weigh = member.weight is None or spec.profile == WEIGHTED
+            need(may_weigh, f"members[{place}].weight", rule)
             judge = to_judge(member)
             name = judge.kind or self.default
             rule = f"a {name} can't be a member of a {kind.kind}"
@@ -197,14 +200,8 @@ def settle(
 ) -> dict[str, ParameterScalar]:
     """Return every parameter of a profile, as given or by default. Raises InvalidField."""
     known = {parameter.name: parameter for parameter in profile.parameters}
-    for name in given:
-        if name not in known:
-            hint = errors.did_you_mean(name, known)
-            names = ", ".join(known) or "none"
-            rule = f"no such parameter; this judge has {names}"
-            raise errors.InvalidField(
-                f'{field}["{name[:80]}"]', f"{rule}; {hint}" if hint else rule
-            )
+    names = ", ".join(known) or "none"
+    check_known(given, known, field, f"no such parameter; this judge has {names}")
     settled = {name: parameter.default for name, parameter in known.items()}
     for name, value in given.items():
         try:

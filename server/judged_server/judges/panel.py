@@ -26,6 +26,7 @@ from judged_server.domain import (
     ScoreColumns,
     VerdictFault,
     Verdicts,
+    check_unique,
     need,
 )
 from judged_server.judges.base import Caller, ComposedJudge, ComposedKind, Judge, Profile
@@ -68,21 +69,14 @@ class PanelKind(ComposedKind):
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Panel:
         """Return the panel.
 
-        Raises InvalidField for weights, when two members are the same judge, and when one takes for
+        Raises InvalidField when two members are the same judge, and when one takes for
         example spans where another takes texts.
         """
-        seen: dict[str, int] = {}
-        for place, (member, judge) in enumerate(zip(spec.panel, judges, strict=True)):
-            rule = "is for the profile weighted; leave it out, or ask so"
-            may_weigh = member.weight is None or spec.profile == WEIGHTED
-            need(may_weigh, f"members[{place}].weight", rule)
-            path = f"members[{place}].judge"
-            other = seen.setdefault(judge.identity.fingerprint, place)
-            rule = f"is the judge of members[{other}] again, which would vote twice"
-            need(other == place, path, rule)
+        check_unique([judge.identity.fingerprint for judge in judges], "members[{}].judge")
+        for place, judge in enumerate(judges):
             wants, all_want = _wants(judge), _wants(judges[0])
             rule = f"takes {wants} and members[0] takes {all_want}; all must take the same"
-            need(wants == all_want, path, rule)
+            need(wants == all_want, f"members[{place}].judge", rule)
         weights = [1.0 if member.weight is None else member.weight for member in spec.panel]
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
         return Panel(judges, weights, spec.profile, min_score)

@@ -36,7 +36,6 @@ from judged_server.domain import (
     BoolArray,
     FloatArray,
     IntArray,
-    check_unique,
     need,
 )
 from judged_server.errors import InvalidField, full_name, full_names
@@ -142,14 +141,6 @@ MAX_KEYS = 16
 """The most keys that a request may slice by,"""
 MAX_SLICES = 1000
 """and the most slices they may make."""
-
-
-def check_keys(keys: Sequence[str], field: str = "options.slice_by") -> None:
-    """Raise InvalidField at `field[i]` for a key that is empty, repeats, or is one too many."""
-    for i, key in enumerate(keys):
-        need(i < MAX_KEYS, f"{field}[{i}]", f"is one key above {MAX_KEYS}; use several calls")
-        need(key != "", f"{field}[{i}]", "must name a key of the metadata")
-    check_unique(keys, f"{field}[{{}}]")
 
 
 def with_intervals_and_slices(

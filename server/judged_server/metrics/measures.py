@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from judged.values.choices import Matching
@@ -34,9 +35,10 @@ from judged_server.domain import (
     IntArray,
     Parameter,
     ParameterScalar,
+    check_limit,
     need,
 )
-from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
+from judged_server.errors import InvalidField, did_you_mean
 from judged_server.metrics.input.rankings import Rankings, offsets_of, ratio
 
 Parameters = Mapping[str, ParameterScalar]
@@ -513,6 +515,9 @@ _CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
 _LONGEST_NAME = 200
 
 
+Named = TypeVar("Named")
+
+
 class MetricNameError(ValueError):
     """A metric's name breaks a rule; the message is the rule, without the field's path."""
 
@@ -567,33 +572,49 @@ class Measure:
         return "|".join([head, *parameters, *made_under, version])
 
 
-def parse_metrics(
-    names: Sequence[str], field: str = "metrics", *, of_values: bool = False
-) -> tuple[Measure, ...]:
+def parse_metrics(names: Sequence[str], *, of_values: bool = False) -> tuple[Measure, ...]:
     """Return the measures that the names of a request stand for, in order.
 
     With `of_values`, where the request brings all values, a name may also be a plain word that no
-    metric of ours has: a rubric's, or that of a text metric.
-
-    Raises InvalidField at `field` when there is none, at `field[i]` when name i breaks a rule or
-    names a measure again; LimitExceeded at `field` when there are more than MAX_METRICS.
+    metric of ours has: a rubric's, or that of a text metric. Raises as `parse_names` does.
     """
-    need(len(names) > 0, field, "must name at least one metric, for example ndcg@10")
-    if len(names) > MAX_METRICS:
-        raise LimitExceeded(field, "metrics", MAX_METRICS, len(names))
-    first_seen: dict[str, int] = {}
-    measures = []
+
+    def parse(name: str) -> Measure:
+        plain = of_values and _PLAIN_NAME.fullmatch(name) and name not in METRICS
+        return _brought(name) if plain else parse_measure(name)
+
+    return parse_names(names, parse, "metric, for example ndcg@10")
+
+
+def parse_names(
+    names: Sequence[str], parse: Callable[[str], Named], what: str
+) -> tuple[Named, ...]:
+    """Return what the names of a request stand for, in order; `what` is what one of them names.
+
+    Raises InvalidField at `metrics` when there is none, at `metrics[i]` when name i breaks a rule
+    or stands for what was named before; LimitExceeded when there are more than MAX_METRICS.
+    """
+    need(len(names) > 0, "metrics", f"must name at least one {what}")
+    check_limit(len(names), MAX_METRICS, "metrics", "metrics")
+    places: dict[str, int] = {}
+    found = []
     for i, name in enumerate(names):
         try:
-            plain = of_values and _PLAIN_NAME.fullmatch(name) and name not in METRICS
-            measure = _brought(name) if plain else parse_measure(name)
+            found.append(parse(name))
         except MetricNameError as error:
-            raise InvalidField(f"{field}[{i}]", str(error)) from None
-        first = first_seen.setdefault(str(measure), i)
-        if first != i:
-            raise InvalidField(f"{field}[{i}]", f"is {measure} again, as in {field}[{first}]")
-        measures.append(measure)
-    return tuple(measures)
+            raise InvalidField(f"metrics[{i}]", str(error)) from None
+        first = places.setdefault(str(found[i]), i)
+        need(first == i, f"metrics[{i}]", f"is {found[i]} again, as in metrics[{first}]")
+    return tuple(found)
+
+
+def unknown_name(what: str, name: str, known: Mapping[str, object], meant: str) -> MetricNameError:
+    """Return the error for a name that none of the known ones is; `meant` is what to go by."""
+    hint = did_you_mean(meant, known)
+    return MetricNameError(
+        f"no {what} is called {name[:40]!r}{hint and '; '}{hint} "
+        f"(this server has {', '.join(known)})"
+    )
 
 
 def write_value(value: ParameterScalar) -> str:
@@ -619,12 +640,7 @@ def parse_measure(name: str, metrics: Mapping[str, Metric] = METRICS) -> Measure
         )
     metric = metrics.get(parts["metric"])
     if metric is None:
-        unknown = parts["metric"]
-        hint = did_you_mean(unknown.lower(), metrics)
-        raise MetricNameError(
-            f"no metric is called {unknown[:40]!r}{hint and '; '}{hint} "
-            f"(this server has {', '.join(metrics)})"
-        )
+        raise unknown_name("metric", parts["metric"], metrics, parts["metric"].lower())
     return Measure(metric, _read_parameters(metric, parts["parameters"]), _read_cutoff(parts["k"]))
 
 

@@ -30,8 +30,7 @@ import numpy as np
 from judged.values.choices import Estimate, Interval, IntervalMethod, IntervalOptions
 from numpy.typing import NDArray
 
-from judged_server.domain import FloatArray, IntArray
-from judged_server.errors import InvalidField
+from judged_server.domain import FloatArray, IntArray, need
 from judged_server.scheduling.fairness import checkpoint
 
 MAX_UNITS = 1_024
@@ -152,10 +151,18 @@ def check_resampling(
 
 
 def _refuse_above(most: int, options: IntervalOptions, field: str, asked: str) -> None:
-    if options.method is not IntervalMethod.T and options.resamples > most:
-        what = f"ask for at most {most}" if most >= 100 else "ask for fewer metrics or slices"
-        rule = f"{asked}, which is too much work for one call; {what}, or use the method T"
-        raise InvalidField(f"{field}.resamples", f"is {options.resamples} {rule}")
+    if options.method is not IntervalMethod.T:
+        less, at = "ask for fewer metrics or slices", f"{field}.resamples"
+        check_draws(options.resamples, most, asked, less, at, ", or use the method T")
+
+
+def check_draws(
+    number: int, most: int, asked: str, less: str, field: str, or_else: str = ""
+) -> None:
+    """Raise InvalidField where so many draws, of what is `asked`, are too much work for a call."""
+    what = f"ask for at most {most}" if most >= 100 else less
+    rule = f"is {number} {asked}, which is too much work for one call; {what}{or_else}"
+    need(number <= most, field, rule)
 
 
 def mean(values: FloatArray) -> float | None:

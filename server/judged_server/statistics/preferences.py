@@ -18,7 +18,7 @@ from judged.values.agreement import PositionBias, RankedSystem, SystemRanking
 from judged.values.choices import Estimate, Interval, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray, need
-from judged_server.statistics.intervals import resample_counts
+from judged_server.statistics.intervals import check_draws, resample_counts
 
 PRIOR_SD = 3.0
 """Of the strengths, in natural log-odds: 20 to 1 is within one of it, so that data decide."""
@@ -61,8 +61,8 @@ def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
     need(data.n_queries * pairs <= MAX_CELLS, "query_ids", rule)
     work = 3 * pairs * data.n_queries + _USUAL_STEPS * pairs * data.n_systems**2
     most = int(MAX_WORK // work)
-    rule = f"is too much work for one call; ask for at most {most}"
-    need(options.resamples <= most, field, rule)
+    asked = f"for {data.n_queries} queries of {data.n_systems} systems"
+    check_draws(options.resamples, most, asked, "compare fewer systems", field)
 
 
 def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:

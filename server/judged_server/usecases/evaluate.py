@@ -99,6 +99,10 @@ class Part:
         return found
 
 
+_SHARED = ("query_id", "query", "expected", "relevant_document_ids", "negatives", "grades")
+"""What is the same in all parts of a group."""
+
+
 class DistinctGroups:
     """Takes groups in parts, and drops what a retriever returned twice."""
 
@@ -149,11 +153,9 @@ class DistinctGroups:
         if last is None:
             raise errors.InvalidField("chunk.continues", "is set, and there is no group before")
         need(group.spans is None, f"{path}.spans", "a group of spans must be sent whole")
-        for name in ("query_id", "query", "expected", "relevant_document_ids", "negatives"):
-            alike = list(getattr(group, name)) == list(getattr(last, name))
-            need(alike, f"{path}.{name}", "must be that of the group that it continues")
-        rule = "must be those of the group that it continues"
-        need(group.grades == last.grades, f"{path}.grades", rule)
+        for name in _SHARED:
+            alike = getattr(group, name) == getattr(last, name)
+            need(alike, f"{path}.{name}", "must be as in the group that it continues")
         retrieve = group.n_retrieved and last.n_retrieved
         for name in ("document_ids", "embeddings"):
             alike = bool(getattr(group, name)) == bool(getattr(last, name))

@@ -28,7 +28,7 @@ from judged.values.scores import AnswerItem, AnswerScore, RubricSummary, ScoreCo
 from judged.values.scores import Rubric as RubricSpec
 
 from judged_server import errors
-from judged_server.domain import ScoreSummary, VerdictFault, need
+from judged_server.domain import ScoreSummary, VerdictFault, check_known, check_unique, need
 from judged_server.judges.base import Caller, find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
@@ -95,11 +95,7 @@ class Scoring:
 
         Raises InvalidField, UnknownRubric and ModelNotConfigured.
         """
-        places: dict[str, int] = {}
-        for index, spec in enumerate(specs):
-            first = places.setdefault(spec.rubric.partition("@")[0], index)
-            rule = f"is that of {field}[{first}] again; ask for each rubric once"
-            need(first == index, f"{field}[{index}].rubric", rule)
+        check_unique([spec.rubric.partition("@")[0] for spec in specs], field + "[{}].rubric")
         keys = [repr(spec) for spec in specs]  # with the types of parameters: true is not 1
         if all(key in self._built for key in keys):
             return [self._built[key] for key in keys]
@@ -133,9 +129,9 @@ class Scoring:
             calibrator = find_calibrator(
                 spec.calibration, self._calibrations, f"{field}.calibration"
             )
-        min_score = rubric.min_score if spec.min_score is None else spec.min_score
-        if spec.min_score is None and calibrator is not None and calibrator.min_score is not None:
-            min_score = calibrator.min_score
+        of_labels = None if calibrator is None else calibrator.min_score
+        bars = spec.min_score, of_labels, rubric.min_score
+        min_score = next(bar for bar in bars if bar is not None)
         parameters = settle(self._kind.profile, spec.parameters, f"{field}.parameters")
         weights = _weights(rubric, spec.weights, f"{field}.weights")
 
@@ -275,12 +271,8 @@ def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str
     if not given:
         return known
     need(bool(known), field, f"{rubric.id} has no dimensions to weigh; leave them out")
+    check_known(given, known, field, f"no such dimension; {rubric.id} has {', '.join(known)}")
     for name, weight in given.items():
-        path = f'{field}["{name[:80]}"]'
-        if name not in known:
-            hint = errors.did_you_mean(name, known)
-            rule = f"no such dimension; {rubric.id} has {', '.join(known)}"
-            raise errors.InvalidField(path, f"{rule}; {hint}" if hint else rule)
-        need(0 <= weight < math.inf, path, "must be a finite number, 0 or more")
+        need(0 <= weight < math.inf, f'{field}["{name}"]', "must be a finite number, 0 or more")
     need(any(given.values()), field, "must not be 0 for every dimension")
     return {name: given.get(name, 0.0) for name in known}

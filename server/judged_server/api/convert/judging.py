@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 from judged._codec import write_fields
 from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
@@ -18,7 +19,7 @@ from judged.values.groups import VerdictDetail, VerdictError
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem, AnswerScore, Rubric
 
-from judged_server.api.columns import CONTEXTS, VERDICTS, read_columns
+from judged_server.api.columns import read_columns
 from judged_server.api.requests import check, read
 from judged_server.api.status import fault_code
 from judged_server.domain import (
@@ -28,11 +29,13 @@ from judged_server.domain import (
     Sides,
     VerdictFault,
     Verdicts,
+    check_limit,
     check_unique,
     counts_of,
     need,
+    need_length,
 )
-from judged_server.errors import InvalidField, LimitExceeded
+from judged_server.errors import InvalidField
 from judged_server.judges.base import group_cost
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
 from judged_server.settings import Limits
@@ -48,6 +51,15 @@ def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 
             (limits.check_id if part.name.endswith("_id") else limits.check_text)(given, at)
 
 
+_TEXTS = "are texts, but this group brings {}; send texts, or leave negatives out"
+_BY_ID = "only Evaluate matches by document id"
+_OF_EVALUATE = {
+    "relevant_document_ids": _BY_ID,
+    "grades": _BY_ID,
+    "negatives": "only Evaluate reports on negatives; judge them as expected texts of another "
+    "group",
+}
+"""The fields of a group that calls which only judge do not take."""
 SIDES = ("expected", "retrieved")
 """The texts of a group, and what may stand for them."""
 _UNSAID = {"status": Status.OK, "source": Source.COMPUTED, "flags": Flag.NONE}
@@ -84,14 +96,17 @@ def read_groups(
     return groups
 
 
-def refuse_evaluation(groups: Sequence[QueryGroup], field: str = "groups") -> None:
+def refuse_evaluation(messages: Sequence[groups_pb2.QueryGroup], field: str = "groups") -> None:
     """Refuse what asks for more than verdicts, in calls that only judge."""
-    for index, group in enumerate(groups):
-        name = "grades" if group.grades else "relevant_document_ids"
-        rule = "only Evaluate matches by document id"
-        need(not group.by_id, f"{field}[{index}].{name}", rule)
-        rule = "only Evaluate reports on negatives; judge them as expected texts of another group"
-        need(not group.negatives, f"{field}[{index}].negatives", rule)
+    for index, message in enumerate(messages):
+        check_unset(message, _OF_EVALUATE, f"{field}[{index}]")
+
+
+def check_unset(message: Message, rules: Mapping[str, str], path: str = "") -> None:
+    """Raise InvalidField for the first field of a message that is set and has a rule here."""
+    for each, _ in message.ListFields():
+        if (rule := rules.get(each.name)) is not None:
+            raise InvalidField(f"{path}.{each.name}".lstrip("."), rule)
 
 
 def _read_group(
@@ -120,22 +135,17 @@ def _read_group(
     if message.metadata:
         group.metadata = read_metadata(message.metadata, f"{path}.metadata")
     texts = len(group.expected), len(group.retrieved)
-    brings = ""
     if message.HasField("embeddings"):
-        at, brings = f"{path}.embeddings", "embeddings"
+        rule = "embeddings are set too; a group brings one or the other"
+        check_unset(message, {"spans": rule, "negatives": _TEXTS.format("embeddings")}, path)
+        at = f"{path}.embeddings"
         group.embeddings = read_embeddings(message.embeddings, limits, at, texts)
     if message.HasField("spans"):
-        rule = "embeddings are set too; a group brings one or the other"
-        need(not brings, f"{path}.spans", rule)
-        brings = "spans"
+        check_unset(message, {"negatives": _TEXTS.format("spans")}, path)
         group.spans = read_spans(message.spans, limits, f"{path}.spans", texts)
-    if brings and group.negatives:
-        rule = f"are texts, but this group brings {brings}; send texts, or leave negatives out"
-        raise InvalidField(f"{path}.negatives", rule)
-    n_ids, n_retrieved = len(group.document_ids), group.n_retrieved
-    if n_ids and n_ids != n_retrieved:
-        rule = f"{n_ids} ids for {n_retrieved} retrieved; give one each or none"
-        raise InvalidField(f"{path}.document_ids", rule)
+    if group.document_ids:
+        things = "retrieved; give one each or none"
+        need_length(group.document_ids, group.n_retrieved, f"{path}.document_ids", things)
     if group.by_id and group.n_expected:
         name = "grades" if group.grades else "relevant_document_ids"
         raise InvalidField(f"{path}.expected", f"must be empty when {name} is set")
@@ -147,7 +157,7 @@ def read_grades(
 ) -> tuple[dict[str, int], Sequence[str]]:
     """Return the grades of documents that a message has, and the ids of the relevant ones."""
     rule = "must be empty when grades is set, which says which documents are relevant"
-    need(not message.relevant_document_ids, f"{path}.relevant_document_ids", rule)
+    check_unset(message, {"relevant_document_ids": rule}, path)
     grades = dict(message.grades)
     return grades, [name for name, grade in grades.items() if grade > 0]
 
@@ -160,7 +170,7 @@ def read_spans(
     sides = []
     for name, n in zip(SIDES, texts, strict=True):
         side, at = getattr(message, name), f"{path}.{name}"
-        need(n in {0, len(side)}, at, f"{len(side)} spans for {n} texts")
+        need_length(side, n or len(side), at, "texts")
         for i, span in enumerate(side):
             limits.check_text(span.file, f"{at}[{i}].file")
             rule = f"must be above start, which is {span.start}; the end is not part of the span"
@@ -172,13 +182,10 @@ def read_spans(
 
 def read_metadata(entries: Mapping[str, str], path: str) -> dict[str, str]:
     """Return the metadata of a query. Raises LimitExceeded at `path` or `path["key"]`."""
-    if len(entries) > MAX_METADATA_KEYS:
-        raise LimitExceeded(path, "keys", MAX_METADATA_KEYS, len(entries))
+    check_limit(len(entries), MAX_METADATA_KEYS, "keys", path)
     for key, value in entries.items():
         size = max(len(key.encode()), len(value.encode()))
-        if size > MAX_METADATA_BYTES:
-            entry = f'{path}["{key[:80]}"]'
-            raise LimitExceeded(entry, "bytes of UTF-8", MAX_METADATA_BYTES, size)
+        check_limit(size, MAX_METADATA_BYTES, "bytes of UTF-8", f'{path}["{key[:80]}"]')
     return dict(entries)
 
 
@@ -212,15 +219,14 @@ def read_embeddings(
     """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
     dimensions, most = message.dimensions, limits.max_embedding_dimensions
     check(message, path)
-    if dimensions > most:
-        raise LimitExceeded(f"{path}.dimensions", "dimensions", most, dimensions)
+    check_limit(dimensions, most, "dimensions", f"{path}.dimensions")
     sides = []
     for name, n in zip(SIDES, texts, strict=True):
         raw, at = getattr(message, name), f"{path}.{name}"
         rule = f"{len(raw)} bytes are not whole rows of {dimensions} float32 values"
         need(len(raw) % (4 * dimensions) == 0, at, rule)
         matrix = np.frombuffer(raw, "<f4").reshape(-1, dimensions)
-        need(n in {0, len(matrix)}, at, f"{len(matrix)} rows for {n} texts")
+        need_length(matrix, n or len(matrix), at, "texts")
         need(bool(np.isfinite(matrix).all()), at, "holds a value that is not finite")
         sides.append(matrix)
     return Sides(*sides)
@@ -331,7 +337,7 @@ def read_verdicts(
     InvalidField when a column is of another length or holds a value no reply has.
     """
     offsets = list(accumulate(sizes, initial=0))
-    columns = read_columns(VERDICTS, message, field, {CONTEXTS: offsets[-1]})
+    columns = read_columns(message, field, contexts=offsets[-1])
     agree = list(message.group_offsets) in ([], offsets)
     need(agree, f"{field}.group_offsets", "disagree with the sizes of the rankings")
     relevant: BoolArray = columns["relevant"].astype(np.bool_)

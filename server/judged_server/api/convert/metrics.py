@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 from judged._codec import read_fields, write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import metrics_pb2
@@ -16,15 +17,9 @@ from judged.values.agreement import IdFit
 from judged.values.choices import IntervalOptions, Matching
 from judged.values.groups import VerdictCounts
 
-from judged_server.api.columns import (
-    HUMAN_LABELS,
-    INCLUSION,
-    LABELLED,
-    PER_QUERY_VALUES,
-    VALUES,
-    read_columns,
-)
+from judged_server.api.columns import read_columns, read_values
 from judged_server.api.convert.judging import (
+    check_unset,
     read_embeddings,
     read_grades,
     read_query_metadata,
@@ -38,6 +33,7 @@ from judged_server.domain import (
     IntArray,
     QueryGroup,
     Verdicts,
+    check_names,
     check_unique,
     counts_of,
     need,
@@ -46,12 +42,12 @@ from judged_server.domain import (
 from judged_server.errors import InvalidField
 from judged_server.judges.semantic import caller_identity, score_vectors
 from judged_server.metrics.compute import (
+    MAX_KEYS,
     HumanValues,
     Judging,
     MetricColumn,
     MetricTable,
     SettledOptions,
-    check_keys,
     check_modes,
     check_open_ended,
     compute_gains,
@@ -74,6 +70,10 @@ from judged_server.usecases.evaluate import Evaluation, results_of
 _DOUBLE_BYTES = 8
 _LABELS, _VALUES = "judged.human_labels", "human_values"
 _SIMILARITY = FAMILIES["similarity"]
+_UNJUDGED = dict.fromkeys(
+    ("relevant_document_ids", "grades"),
+    "can't be combined with human_labels: nothing was judged",
+)
 _INPUTS = {
     "groups": "verdicts",
     "judged": "verdicts",
@@ -85,7 +85,7 @@ _INPUTS = {
 """Which options something has, by what the rankings are given as."""
 
 
-def read_options(message: metrics_pb2.MetricOptions, given_as: str | None) -> SettledOptions:
+def read_options(message: metrics_pb2.MetricOptions, given_as: str) -> SettledOptions:
     """Return the options of a request.
 
     `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups". Raises
@@ -94,17 +94,16 @@ def read_options(message: metrics_pb2.MetricOptions, given_as: str | None) -> Se
     given, interval, slice_by = message.WhichOneof("input"), None, tuple(message.slice_by)
     if message.HasField("interval"):
         interval = read(IntervalOptions, message.interval, "options.interval")
-    check_keys(slice_by)
+    check_names(slice_by, "keys", MAX_KEYS, "options.slice_by", least=0)
     path = f"options.{given}"
-    chosen = getattr(message, given or "qrels")
-    options = read(SettledOptions, chosen, path, interval=interval, slice_by=slice_by)
-    if given_as is not None:
-        used = _INPUTS[given_as]
-        rule = f"does nothing for {given_as}; leave it out"
-        instead = f", or set {used}" if used else ""
-        need(given in {None, used}, path, rule + instead)
-        strict = options.strict_duplicates and given_as not in {"groups", "trec"}
-        need(not strict, f"{path}.strict_duplicates", rule)
+    of_input = getattr(message, given or "qrels")
+    options = read(SettledOptions, of_input, path, interval=interval, slice_by=slice_by)
+    used = _INPUTS[given_as]
+    rule = f"does nothing for {given_as}; leave it out"
+    instead = f", or set {used}" if used else ""
+    need(given in {None, used}, path, rule + instead)
+    strict = options.strict_duplicates and given_as not in {"groups", "trec"}
+    need(not strict, f"{path}.strict_duplicates", rule)
     return options
 
 
@@ -122,13 +121,21 @@ class Measured:
     judged: JudgedResults | None = None
 
 
+def chosen(message: Message, choice: str, path: str = "") -> str:
+    """Return which field of a choice is set. Raises InvalidField at the choice for none."""
+    which: str | None = message.WhichOneof(choice)
+    if which is None:
+        *names, last = (each.name for each in message.DESCRIPTOR.oneofs_by_name[choice].fields)
+        rule = f"set one of {', '.join(names)} or {last}"
+        raise InvalidField(f"{path}.{choice}".lstrip("."), rule)
+    return which
+
+
 def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetricsResponse:
     """Return the answer to a request, whichever relevance it brings."""
-    which = request.WhichOneof("relevance")
-    measures = parse_metrics(request.metrics, of_values=which == "values")
+    measures = parse_metrics(request.metrics, of_values=request.HasField("values"))
+    which = chosen(request, "relevance")
     options = read_options(request.options, which)
-    if which is None:
-        raise InvalidField("relevance", "set one of judged, trec, gains, values or embedded")
     done = Rankings(measures, options, limits).measure(which, request)
     return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))
 
@@ -269,10 +276,9 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
             grades, relevant = read_grades(ranking, path)
         if relevant or grades:
             by_id, n_ids = True, ranking.retrieved
-            need(not ranking.expected, f"{path}.expected", "must be 0 for a ranking matched by id")
-            name = "grades" if grades else "relevant_document_ids"
-            rule = "can't be combined with human_labels: nothing was judged"
-            need(not message.HasField("human_labels"), f"{path}.{name}", rule)
+            check_unset(ranking, {"expected": "must be 0 for a ranking matched by id"}, path)
+            if message.HasField("human_labels"):
+                check_unset(ranking, _UNJUDGED, path)
         need_length(found, n_ids, f"{path}.document_ids", "results that are matched by id")
         groups.append((found or [""] * ranking.retrieved, relevant, grades))
     if not by_id:
@@ -286,11 +292,10 @@ def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str)
     most = message.max_grade
     if not most:
         return {}
-    rule = "must have an entry for each verdict where max_grade is set"
-    scored = len(message.verdicts.score) == len(verdicts.relevant)
-    need(scored, f"{field}.verdicts.score", rule)
+    n = len(verdicts.relevant)
+    need_length(message.verdicts.score, n, f"{field}.verdicts.score", "verdicts with max_grade")
     rule = "decide yes or no, and can't correct grades; leave them or max_grade out"
-    need(not message.HasField("human_labels"), f"{field}.human_labels", rule)
+    check_unset(message, {"human_labels": rule}, field)
     return {"gains": grades_of(verdicts.columns.scores, most), "max_grade": most}
 
 
@@ -333,7 +338,8 @@ def read_topics(message: Any, path: str, rows: str) -> Topics:  # noqa: ANN401 -
     if not message.HasField(columns):
         each = [(topic.query_id, topic.document_ids, getattr(topic, values)) for topic in given]
         return Topics.of_rows(each, field, values)
-    need(not given, of_columns, f"must be left unset where {rows} is given")
+    if given:
+        check_unset(message, {columns: f"must be left unset where {rows} is given"}, path[:-1])
     packed = getattr(message, columns)
     n = len(packed.values)
     rule = f"has {n} bytes; a number takes {_DOUBLE_BYTES}"
@@ -357,26 +363,22 @@ def _corrected(
     done: Measured,
 ) -> MetricTable:
     """Return the table with means corrected by the labels or the human values of the request."""
-    judged = done.judged
-    labels = request.judged.human_labels
-    message: metrics_pb2.HumanLabels | metrics_pb2.PerQueryValues = request.human_values
-    field = _VALUES
+    judged, labels = done.judged, request.judged.human_labels
     if judged is not None and request.judged.HasField("human_labels"):
         rule = f"must be unset when {_LABELS} is set; use one of them"
-        need(not request.HasField("human_values"), _VALUES, rule)
-        field, message = _LABELS, labels
-    queries = _places(message.query_ids, done.query_ids, field)
-    if judged is not None and field == _LABELS:
+        check_unset(request, {_VALUES: rule})
+        queries = _places(labels.query_ids, done.query_ids, _LABELS)
         contexts = int((judged.n_retrieved * judged.n_expected)[queries].sum())
-        found = read_columns(HUMAN_LABELS, labels, field, {LABELLED: contexts})
+        found = read_columns(labels, _LABELS, contexts=contexts)
         relevant = np.array(labels.relevant, np.bool_)
         values = values_of_labels(measures, judged, queries, relevant, options.matching)
     else:
-        columns, found = _read_values(request.human_values, measures, field)
+        queries = _places(request.human_values.query_ids, done.query_ids, _VALUES)
+        columns, found = _read_values(request.human_values, measures, _VALUES)
         values = np.array(columns)
     confidence = (options.interval or IntervalOptions()).confidence
-    inclusion = found[INCLUSION] if len(found[INCLUSION]) else None
-    human = HumanValues(queries, values, inclusion)
+    inclusion = found["inclusion_probabilities"]
+    human = HumanValues(queries, values, inclusion if len(inclusion) else None)
     return correct(table, human, confidence=confidence)
 
 
@@ -384,13 +386,9 @@ def _read_values(
     message: metrics_pb2.PerQueryValues, measures: Sequence[Measure], field: str
 ) -> tuple[list[FloatArray], dict[str, FloatArray]]:
     """Return the values of each metric, and the other columns. Raises InvalidField."""
-    found = read_columns(PER_QUERY_VALUES, message, field, {"metrics": len(measures)})
-    n = {"query_ids": len(message.query_ids)}
-    columns = [
-        read_columns(VALUES, column, f"{field}.columns[{i}]", n)["values"]
-        for i, column in enumerate(message.columns)
-    ]
-    return columns, found
+    found = read_columns(message, field, metrics=len(measures))
+    n = len(message.query_ids)
+    return read_values(message.columns, f"{field}.columns", query_ids=n), found
 
 
 def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str) -> IntArray:

@@ -9,36 +9,24 @@ from typing import NamedTuple
 import numpy as np
 from judged._codec import write_fields
 from judged.v1 import statistics_service_pb2 as pb
+from judged.v1.verdicts_pb2 import JudgeIdentity
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
 from judged.values.metrics import TextItem
 
-from judged_server.api.columns import (
-    COMPARISONS,
-    FIRST,
-    INCLUSION,
-    ITEMS,
-    RATINGS,
-    SCORED_ITEMS,
-    STAGE,
-    STAGED_ITEMS,
-    SYSTEM_SCORES,
-    TEXT_COLUMNS,
-    TEXT_VALUES,
-    read_columns,
-)
-from judged_server.api.convert.judging import check_texts
+from judged_server.api.columns import VALUES_OF_TEXTS, read_columns, read_values
+from judged_server.api.convert.judging import check_texts, check_unset
 from judged_server.api.convert.metrics import (
     Rankings,
+    chosen,
     read_options,
     read_qrels,
     write_table,
 )
 from judged_server.api.requests import check, read
-from judged_server.domain import FloatArray, check_names, need, need_all
-from judged_server.errors import LimitExceeded
+from judged_server.domain import FloatArray, check_limit, check_names, need, need_all
 from judged_server.judges.equivalence.judge import shipped_calibration
 from judged_server.metrics.compute import with_intervals_and_slices
 from judged_server.metrics.measures import parse_metrics
@@ -71,11 +59,15 @@ from judged_server.statistics.calibration.frontier import (
     StagedItems,
     frontier,
 )
+from judged_server.statistics.calibration.reliability import Platt
 from judged_server.statistics.comparison import RunValues, compare
 from judged_server.statistics.intervals import check_work, mean_intervals
 from judged_server.statistics.preferences import Comparisons, rank_systems
 from judged_server.statistics.preferences import check_work as check_ranking
 
+_NOT_COMPARED = dict.fromkeys(
+    ("per_query", "slice_by"), "must be left unset: CompareRuns does not use it"
+)
 MAX_SYSTEMS = 50
 RANKING_RESAMPLES = 1_000
 MAX_RUNS = 100
@@ -94,7 +86,7 @@ def agreement(request: pb.MeasureAgreementRequest, _: Limits) -> pb.MeasureAgree
     if of_systems:
         scores = read(SystemScores, request.systems, "systems")
         check_names(scores.systems, "systems", MAX_COMPARED, "systems.systems")
-        read_columns(SYSTEM_SCORES, request.systems, "systems")
+        read_columns(request.systems, "systems")
         systems = rank_agreement(scores, options)
     return write_fields(pb.MeasureAgreementResponse, MeasuredAgreement(ratings, systems))
 
@@ -104,9 +96,9 @@ def _read_ratings(message: pb.RatingTable) -> RatingTable:
     check_names(table.categories, "categories", MAX_CATEGORIES, "ratings.categories")
     raters = [rater.name for rater in message.raters]
     check_names(raters, "raters", MAX_RATERS, "ratings.raters", ".name")
-    counted = {"categories": len(table.categories), ITEMS: len(message.raters[0].ratings)}
+    k, n = len(table.categories), len(message.raters[0].ratings)
     for place, rater in enumerate(message.raters):
-        read_columns(RATINGS, rater, f"ratings.raters[{place}]", counted)
+        read_columns(rater, f"ratings.raters[{place}]", categories=k, items=n)
     return table
 
 
@@ -125,7 +117,7 @@ def ranking(request: pb.RankSystemsRequest, _: Limits) -> pb.RankSystemsResponse
 def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
     names = list(request.systems)
     check_names(names, "names", MAX_SYSTEMS, "systems")
-    columns = read_columns(COMPARISONS, request, counted={"systems": len(names)})
+    columns = read_columns(request)
     first, second = columns["first"].astype(np.int64), columns["second"].astype(np.int64)
     need_all(first != second, "second", "must be another system than the first")
     queries: dict[str, int] = {}
@@ -138,20 +130,25 @@ def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
 def calibration(request: pb.CalibrateRequest, _: Limits) -> pb.CalibrateResponse:
     """Hold a judge's scores against human labels."""
     judge = request.judge
-    rule = "must be that of the judge whose scores these are"
-    need(not request.HasField("judge") or judge.scoring_key != "", "judge.scoring_key", rule)
+    known = _shipped(judge, "judge") if request.HasField("judge") else None
     options = read(CalibrationOptions, request)
-    columns = read_columns(SCORED_ITEMS, request)
+    columns = read_columns(request)
     items = ScoredItems(
         columns["scores"],
         columns["labelled"].astype(np.int64),
         np.array(request.labels, np.bool_),
         number_clusters(request.clusters) if request.clusters else None,
-        columns[INCLUSION] if request.inclusion_probabilities else None,
+        columns["inclusion_probabilities"] if request.inclusion_probabilities else None,
     )
-    known = shipped_calibration(judge.kind, judge.scoring_key)
     found = calibrate(items, options, known, judge.scoring_key)
     return write_fields(pb.CalibrateResponse, found)
+
+
+def _shipped(judge: JudgeIdentity, field: str) -> Platt | None:
+    """Return the calibration that comes with a judge, if any. Raises InvalidField for no judge."""
+    rule = "must be that of the judge whose scores these are"
+    need(judge.scoring_key != "", f"{field}.scoring_key", rule)
+    return shipped_calibration(judge.kind, judge.scoring_key)
 
 
 def calibrate_cascade(
@@ -159,7 +156,7 @@ def calibrate_cascade(
 ) -> pb.CalibrateCascadeResponse:
     """Propose a cascade of judges from labels."""
     options = read(FrontierOptions, request)
-    read_columns(STAGED_ITEMS, request)
+    read_columns(request)
     n, clusters, lengths = len(request.labels), request.clusters, request.lengths
     items = StagedItems(
         tuple(_read_stage(each, f"stages[{i}]", n) for i, each in enumerate(request.stages)),
@@ -176,13 +173,11 @@ def calibrate_cascade(
 def _read_stage(message: pb.ScoredStage, field: str, n: int) -> ScoredStage:
     check(message, field)
     judge = message.judge
-    rule = "must be that of the judge whose scores these are"
-    need(judge.scoring_key != "", f"{field}.judge.scoring_key", rule)
-    columns, flags = read_columns(STAGE, message, field, {"labels": n}), np.full(n, PLAIN)
+    known = _shipped(judge, f"{field}.judge")
+    columns, flags = read_columns(message, field, labels=n), np.full(n, PLAIN)
     for listed, flag in (("flagged", FLAGGED), ("missing", MISSING)):
         flags[columns[listed].astype(np.int64)] = flag
     scores = np.where(flags == MISSING, np.nan, columns["scores"])
-    known = shipped_calibration(judge.kind, judge.scoring_key)
     return ScoredStage(judge.kind or f"stage {field}", scores, message.cost, known, flags)
 
 
@@ -216,19 +211,17 @@ def _write_point(
 
 def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRunsResponse:
     """Test whether runs differ: each is measured as ComputeMetrics would, by qrels read once."""
-    kinds = [run.WhichOneof("relevance") for run in request.runs]
     # Runs that bring values may have names of their own.
-    measures = parse_metrics(request.metrics, of_values={*kinds} == {"values"})
-    rule = "must be left unset: CompareRuns does not use it"
-    need(not request.options.per_query, "options.per_query", rule)
-    need(not request.options.slice_by, "options.slice_by", rule)
-    kind = _kind_of(request.runs, kinds)
-    n = len(measures) * (len(kinds) - 1)
-    if n > MAX_COMPARISONS:
-        raise LimitExceeded("runs", "comparisons (metrics times later runs)", MAX_COMPARISONS, n)
-    has_qrels, of_documents = request.HasField("qrels_columns"), kind == "documents"
-    rule = "must be left empty: only runs with documents are judged by it"
-    need(of_documents or not (request.qrels or has_qrels), "qrels", rule)
+    of_values = all(run.HasField("values") for run in request.runs)
+    measures = parse_metrics(request.metrics, of_values=of_values)
+    check_unset(request.options, _NOT_COMPARED, "options")
+    kind = _kind_of(request.runs)
+    n = len(measures) * (len(request.runs) - 1)
+    check_limit(n, MAX_COMPARISONS, "comparisons (metrics times later runs)", "runs")
+    of_documents = kind == "documents"
+    if not of_documents:
+        rule = "must be left empty: only runs with documents are judged by it"
+        check_unset(request, {"qrels": rule, "qrels_columns": rule})
     options = read(CompareOptions, request.comparison, "comparison")
     measuring = read_options(request.options, "trec" if of_documents else kind)
     qrels = read_qrels(request, "") if of_documents else None
@@ -247,30 +240,26 @@ def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRu
     )
 
 
-def _kind_of(runs: Sequence[pb.ComparedRun], kinds: Sequence[str | None]) -> str:
+def _kind_of(runs: Sequence[pb.ComparedRun]) -> str:
     """Return what all runs bring.
 
     Raises InvalidField for too few, too many or mixed runs, and for their names.
     """
     check_names([run.name for run in runs], "runs", MAX_RUNS, "runs", ".name")
-    for i, kind in enumerate(kinds):
-        rule = "set one of judged, documents, gains or values"
-        need(kind is not None, f"runs[{i}].relevance", rule)
-        rule = f"brings {kind}, but runs[0] {kinds[0]}; all runs must bring the same kind"
-        need(kind == kinds[0], f"runs[{i}].relevance", rule)
+    first = chosen(runs[0], "relevance", "runs[0]")
+    for i, run in enumerate(runs):
+        kind = chosen(run, "relevance", f"runs[{i}]")
+        rule = f"brings {kind}, but runs[0] {first}; all runs must bring the same kind"
+        need(kind == first, f"runs[{i}].relevance", rule)
         rule = "must be left unset: CompareRuns corrects no means, use ComputeMetrics"
-        labels = runs[i].judged.HasField("human_labels")
-        need(not labels, f"runs[{i}].judged.human_labels", rule)
-    return str(kinds[0])
+        check_unset(run.judged, {"human_labels": rule}, f"runs[{i}].judged")
+    return first
 
 
 def _read_values(request: pb.ComputeTextMetricsRequest, n_metrics: int) -> list[FloatArray]:
-    read_columns(TEXT_COLUMNS, request, counted={"metrics": n_metrics})
-    counted = {FIRST: len(request.values[0].values)}
-    return [
-        read_columns(TEXT_VALUES, column, f"values[{i}]", counted)["values"]
-        for i, column in enumerate(request.values)
-    ]
+    read_columns(request, metrics=n_metrics)
+    n = len(request.values[0].values)
+    return read_values(request.values, "values", VALUES_OF_TEXTS, items=n)
 
 
 class TextMeasurement(NamedTuple):
@@ -296,8 +285,9 @@ def text_metrics(
 def read_measurement(request: pb.ComputeTextMetricsRequest) -> TextMeasurement:
     """Return what to measure. Raises InvalidField for names, options, and what excludes another."""
     metrics, values, items = parse_text_metrics(request.metrics), request.values, request.items
-    rule = "must be empty when there are items; send one of them"
-    need(not (values and items), "values", rule)
+    if items:
+        rule = "must be empty when there are items; send one of them"
+        check_unset(request, {"values": rule})
     need(bool(values or items), "items", "must hold at least one item")
     interval = None
     if request.HasField("interval"):

@@ -14,12 +14,12 @@ from judged.values.metrics import TextItem
 from judged_server.domain import (
     UNREAD_SHARE,
     FloatArray,
-    need,
+    check_limit,
     plain_form,
     unread_share,
     unspaced_share,
 )
-from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
+from judged_server.metrics.measures import parse_names, unknown_name
 from judged_server.metrics.text.formulas import (
     ANSWER,
     STEMS,
@@ -63,6 +63,10 @@ class TextMetric:
     unread: Callable[[str], float] = lambda _: 0.0
     version: int = 2
 
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
     def signature(self, references: str) -> str:
         """Return one stable line that says how the number is made.
 
@@ -71,9 +75,6 @@ class TextMetric:
         counted = f"nrefs:{references}|" if self.counts_references else ""
         return f"{self.name}|{counted}{self.settings}|v{self.version}"
 
-
-MAX_TEXT_METRICS = 100
-"""The most names one request may hold."""
 
 _LIN = "Lin, ROUGE: a package for automatic evaluation of summaries, 2004; rouge_score 0.1.2"
 _SQUAD = "Rajpurkar et al., SQuAD, 2016 and 2018"
@@ -142,29 +143,16 @@ TEXT_METRICS: Mapping[str, TextMetric] = MappingProxyType({metric.name: metric f
 """Every text metric by the name requests use."""
 
 
-def parse_text_metrics(names: Sequence[str], field: str = "metrics") -> tuple[TextMetric, ...]:
-    """Return the text metrics of a request, in order.
+def parse_text_metrics(names: Sequence[str]) -> tuple[TextMetric, ...]:
+    """Return the text metrics of a request, in order. Raises as `parse_names` does."""
+    return parse_names(names, _parse, "text metric, for example rougeL")
 
-    Raises InvalidField at `field` when there is none, at `field[i]` when name i is unknown or there
-    again; LimitExceeded at `field` when there are more than MAX_TEXT_METRICS.
-    """
-    need(len(names) > 0, field, "must name at least one text metric, for example rougeL")
-    if len(names) > MAX_TEXT_METRICS:
-        raise LimitExceeded(field, "metrics", MAX_TEXT_METRICS, len(names))
-    metrics: dict[str, TextMetric] = {}
-    for i, name in enumerate(names):
-        if name in metrics:
-            first = list(metrics).index(name)
-            raise InvalidField(f"{field}[{i}]", f"is {name} again, as in {field}[{first}]")
-        metric = TEXT_METRICS.get(name)
-        if metric is None:
-            spelt = next((known for known in TEXT_METRICS if known.lower() == name.lower()), name)
-            hint = did_you_mean(spelt, TEXT_METRICS)
-            said = f"no text metric is called {name[:40]!r}{hint and '; '}{hint}"
-            has = ", ".join(TEXT_METRICS)
-            raise InvalidField(f"{field}[{i}]", f"{said} (this server has {has})")
-        metrics[name] = metric
-    return tuple(metrics.values())
+
+def _parse(name: str) -> TextMetric:
+    if name not in TEXT_METRICS:
+        spelt = next((known for known in TEXT_METRICS if known.lower() == name.lower()), name)
+        raise unknown_name("text metric", name, TEXT_METRICS, spelt)
+    return TEXT_METRICS[name]
 
 
 MAX_TOKEN_PAIRS = 1 << 38
@@ -226,9 +214,8 @@ def measure_texts(
             hypothesis, found = tokens[metric.form.name]
             if metric.compares_all:
                 pairs += len(hypothesis) * sum(map(len, found))
-                if pairs > most_pairs:
-                    what = f"pairs of tokens to compare for {metric.name} up to this item"
-                    raise LimitExceeded(f"{field}[{i}]", what, most_pairs, pairs)
+                what = f"pairs of tokens to compare for {metric.name} up to this item"
+                check_limit(pairs, most_pairs, what, f"{field}[{i}]")
             score = None
             if beyond_ascii:
                 ours, *theirs = (metric.unread(text) for text in (item.hypothesis, *references))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from judged.v1 import metrics_pb2, statistics_service_pb2, verdicts_pb2
-from judged_server.api import columns
-from judged_server.api.columns import read_columns
+from judged_server.api.columns import VALUES_OF_TEXTS, read_columns
 from judged_server.errors import InvalidField, LimitExceeded
 
 NAN = float("nan")
@@ -21,7 +20,7 @@ def stage(**fields):
 
 
 def test_the_columns_with_an_interval_are_read():
-    found = read_columns(columns.SCORED_ITEMS, scored())
+    found = read_columns(scored())
     assert {name: column.tolist() for name, column in found.items()} == {
         "scores": [0.2, 0.4, 1],
         "labelled": [0, 2],
@@ -52,37 +51,36 @@ def test_the_columns_with_an_interval_are_read():
 )
 def test_a_column_that_breaks_its_rule(fields, field, rule):
     with pytest.raises(InvalidField) as caught:
-        read_columns(columns.SCORED_ITEMS, scored(**fields))
+        read_columns(scored(**fields))
     assert (caught.value.field, caught.value.rule) == (field, rule)
 
 
 def test_a_column_above_its_limit():
     labels = statistics_service_pb2.CalibrateCascadeRequest(labels=[True] * 20_001)
     with pytest.raises(LimitExceeded) as caught:
-        read_columns(columns.STAGED_ITEMS, labels)
+        read_columns(labels)
     assert caught.value.field == "labels"
 
 
 def test_the_scores_of_missing_items_are_not_read():
-    counted = {"labels": 3}
     message = stage(scores=[0.2, NAN, 7], missing=[1, 2])
-    found = read_columns(columns.STAGE, message, "stages[0]", counted)
+    found = read_columns(message, "stages[0]", labels=3)
     assert found["scores"][0] == 0.2
     with pytest.raises(InvalidField) as caught:
-        read_columns(columns.STAGE, stage(scores=[0.2, NAN, 7], missing=[2]), "stages[0]", counted)
+        read_columns(stage(scores=[0.2, NAN, 7], missing=[2]), "stages[0]", labels=3)
     assert caught.value.field == "stages[0].scores[1]"
 
 
 def test_a_value_of_a_text_may_be_missing_and_one_of_a_query_not():
     column = metrics_pb2.ValueColumn(values=[0.5, NAN])
-    read_columns(columns.TEXT_VALUES, column, "values[0]", {columns.FIRST: 2})
+    read_columns(column, "values[0]", VALUES_OF_TEXTS, items=2)
     with pytest.raises(InvalidField) as caught:
-        read_columns(columns.VALUES, column, "values.columns[0]", {"query_ids": 2})
+        read_columns(column, "values.columns[0]", query_ids=2)
     assert caught.value.field == "values.columns[0].values[1]"
 
 
 def test_a_status_that_no_reply_has_is_told_by_the_names_that_there_are():
     sent = verdicts_pb2.VerdictColumns(relevant=[True], status=[9])
     with pytest.raises(InvalidField, match="must be one of VERDICT_STATUS_OK, ") as caught:
-        read_columns(columns.VERDICTS, sent, "judged.verdicts", {columns.CONTEXTS: 1})
+        read_columns(sent, "judged.verdicts", contexts=1)
     assert caught.value.field == "judged.verdicts.status[0]"
