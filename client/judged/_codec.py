@@ -88,10 +88,9 @@ def _unfit(kind: type[Message], written: Mapping[str, Any]) -> InvalidArgument:
         if (problem := _problem(kind, name, whole)) is None:
             continue
         field = named[name]
-        if isinstance(whole, Mapping):
+        if (value := _item_of_map(field)) is not None:
             for key, item in whole.items() if all_texts(whole) else ():
                 if (of_item := _problem(kind, name, {key: item})) is not None:
-                    value = field.message_type.fields_by_name["value"]
                     return _refusal(value, _named(name, key), item, of_item)
         elif field.is_repeated:
             for place, item in enumerate(whole):
@@ -121,8 +120,10 @@ def _refusal(
         what = "text or a whole number" if field.name.endswith(("_id", "_ids")) else "text"
     elif field.enum_type is not None:
         what = f"one of {_names(field)}"
+    elif field.type == FieldDescriptor.TYPE_BOOL:
+        what = "True or False"
     else:
-        what = "a mapping of texts" if isinstance(value, Mapping) else "a number"
+        what = "a number" if _item_of_map(field) is None else "a mapping of texts"
     return WrongType.of_field(path, f"must be {what}, not {type(value).__name__}")
 
 

@@ -125,11 +125,13 @@ def join_ids(ids: Collection[Any]) -> tuple[Collection[str], str | None]:
 
 
 def need_by_ids(values: Mapping[str, Value], field: str) -> Mapping[str, Value]:
-    """Return a mapping with its keys as texts. Raises WrongType for a key that is no id.
+    """Return a mapping with its keys as texts. Raises WrongType for none, and a key that is no id.
 
     Raises InvalidArgument for a key that comes twice.
     """
-    if all_texts(values.keys()):
+    if not isinstance(values, Mapping):
+        raise WrongType.of_field(field, f"must be a mapping of ids, not {kind_of(values)}")
+    if all_texts(values):
         return values
     found: dict[str, Value] = {}
     for key, value in values.items():

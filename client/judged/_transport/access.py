@@ -154,8 +154,14 @@ def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:
 
 
 def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
-    """Raise InvalidArgument for a token that would cross a network in the open."""
-    if isinstance(credentials, Token) and not is_local(target):
+    """Raise InvalidArgument for a token that would cross a network in the open.
+
+    And for credentials that are none, or that the server has no use for.
+    """
+    if not isinstance(credentials, Token | Tls | None):
+        given = type(credentials).__name__
+        rule = f"must be Token(...) or Tls(...) of judged.credentials, not {given}"
+    elif isinstance(credentials, Token) and not is_local(target):
         rule = (
             f"a token is not sent to {target} without TLS, where others could read it; use "
             "Tls(token=...), or --tls-ca with a command"

@@ -13,7 +13,7 @@ from judged._convert import CostLimit
 from judged._inputs import as_metrics
 from judged._views import plain
 from judged.client import Client
-from judged.errors import InvalidArgument
+from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.asking import (
     OnProgress,
     check_circular,
@@ -61,6 +61,8 @@ class Evaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: Client) -> None:
+        if not isinstance(client, Client):  # an AsyncClient would only fail after all retrieving
+            raise WrongType.of_field("client", f"must be Client, not {type(client).__name__}")
         self._client = client
 
     def evaluate(

@@ -40,12 +40,14 @@ from judged.errors import WrongType
 from judged.evaluation import (
     Dataset,
     Document,
+    Evaluator,
     Query,
     Question,
     Results,
     Retrieved,
     evaluate_answers,
 )
+from judged.values import StagedLabels
 
 
 def written(metrics, relevance, options, metadata=None, human_values=None):
@@ -222,6 +224,7 @@ class TestMisuse:
             ("runs['a']", lambda c, g: c.compare_runs(["mrr"], {"a": {}})),
             ("items[0]", lambda c, g: c.compute_text_metrics(["bleu"], [AnswerItem("i")])),
             ("labels[0]", lambda c, g: c.calibrate(LabelledScores([0.5], [float("nan")]))),
+            ("labels[0]", lambda c, g: c.calibrate_cascade(StagedLabels([], [None]))),
             ("items", lambda c, g: c.score_answers(AnswerItem("i"), ["r"])),
             ("run['q']", lambda c, g: TrecRankings({}, dict.fromkeys("q", frozenset("a")))),
             ("retrieved", lambda c, g: QueryGroup("q", ["e"], {"x", "y"})),
@@ -233,12 +236,18 @@ class TestMisuse:
             call(client, self.GROUP)
         assert caught.value.field == field
 
+    def test_credentials_are_no_text(self):
+        with pytest.raises(InvalidArgument, match=r"^credentials: must be Token\(\.\.\.\) or Tls"):
+            Client("127.0.0.1:1", credentials=cast("Any", "token"))
+
     def test_numbers_may_be_those_of_numpy(self):
         half = pytest.importorskip("numpy").float32(0.5)
         assert Judge("exact", min_score=half).min_score == 0.5
         assert type(Retrieved("d", half).score) is float
 
-    async def test_the_asynchronous_client_names_it_too(self):
+    async def test_the_evaluator_takes_no_asynchronous_client(self):
         async with AsyncClient("127.0.0.1:1") as client:
+            with pytest.raises(WrongType, match=r"^client: must be Client, not AsyncClient"):
+                Evaluator(client)
             with pytest.raises(WrongType, match=r"^groups: must be a list of QueryGroup"):
                 await client.judge({"query": "q"})
