@@ -44,7 +44,6 @@ _SYSTEM = "[0, {systems})"
 _SCORE = Column("systems", "(-inf, inf)", "must be a finite number")
 _NAMES = Column()
 
-
 COLUMNS: Mapping[type[Message], Mapping[str, Column]] = {
     verdicts_pb2.VerdictColumns: {
         "relevant": Column("contexts", SHARE),
@@ -120,6 +119,7 @@ COLUMNS: Mapping[type[Message], Mapping[str, Column]] = {
         ),
     },
 }
+"""By the message that has them; paths are those of its fields."""
 Columns = Mapping[str, Column]
 VALUES_OF_TEXTS: Columns = {"values": Column("items", SHARE, some="value", nan=True)}
 """Of a ValueColumn of ComputeTextMetrics."""

@@ -71,7 +71,7 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     Cohen's kappas need two raters, the weighted ones categories that have an order. Fleiss's kappa
     sees only the items that all raters rated. Intervals come from resampled items.
     """
-    codes = np.array([rater.ratings for rater in table.raters], np.int8).T
+    codes = np.stack([np.array(rater.ratings, np.int8) for rater in table.raters], axis=1)
     raters, categories = tuple(rater.name for rater in table.raters), tuple(table.categories)
     spelling = _spelling_warnings(codes, raters, categories)
     codes = codes[np.count_nonzero(codes >= 0, axis=1) >= 2]

@@ -99,7 +99,9 @@ def read_groups(
 def refuse_evaluation(messages: Sequence[groups_pb2.QueryGroup], field: str = "groups") -> None:
     """Refuse what asks for more than verdicts, in calls that only judge."""
     for index, message in enumerate(messages):
-        check_unset(message, _OF_EVALUATE, f"{field}[{index}]")
+        # Most groups have none of these, and to list what a message has takes ten times as long.
+        if message.negatives or message.relevant_document_ids or message.grades:
+            check_unset(message, _OF_EVALUATE, f"{field}[{index}]")
 
 
 def check_unset(message: Message, rules: Mapping[str, str], path: str = "") -> None:
