@@ -28,7 +28,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from judged_server.domain import FloatArray, IntArray, JudgeSpec, QueryGroup
+from judged_server.domain import FloatArray, Group, IntArray, JudgeSpec
 from judged_server.judges.base import PureJudge
 from judged_server.judges.equivalence.judge import EquivalenceKind, sigmoid
 from judged_server.judges.lexical import TokenOverlapKind
@@ -163,7 +163,7 @@ def throughput(items: Items, rounds: int) -> dict[str, list[float]]:
     return {"throughput": joint.tolist(), **figures}
 
 
-def cpu_seconds(judge: PureJudge, groups: Sequence[QueryGroup]) -> float:
+def cpu_seconds(judge: PureJudge, groups: Sequence[Group]) -> float:
     """Return the CPU seconds of judging all groups at once."""
     began = time.process_time()
     judge.score(groups)

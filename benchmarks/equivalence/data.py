@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from judged_server.domain import BoolArray, FloatArray, IntArray, QueryGroup
+from judged_server.domain import BoolArray, FloatArray, Group, IntArray
 
 FOLDER = Path(__file__).parent / "data"
 FILES = ("nq301_human", "evouna_nq", "evouna_tq")
@@ -23,7 +23,7 @@ class Items:
     number. `fields` are the lines as they were read.
     """
 
-    groups: tuple[QueryGroup, ...]
+    groups: tuple[Group, ...]
     labels: BoolArray
     files: IntArray
     questions: IntArray
@@ -48,7 +48,7 @@ def load() -> Items:
     plain = [re.sub(r"[\W_]+", " ", item["query"].lower()).strip() for item in fields]
     return Items(
         tuple(
-            QueryGroup(
+            Group(
                 item["id"], item["query"], item["expected_alternatives"], [item["retrieved_text"]]
             )
             for item in fields

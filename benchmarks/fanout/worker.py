@@ -33,7 +33,7 @@ import orjson
 import uvloop
 from judged.values.choices import Status
 from judged_server import telemetry
-from judged_server.domain import JudgeSpec, QueryGroup
+from judged_server.domain import Group, JudgeSpec
 from judged_server.judges.base import Caller
 from judged_server.judges.llm.judge import LlmKind
 from judged_server.llm.budgets import Budgets
@@ -66,12 +66,12 @@ _RUBRIC = load_builtin()["retrieval_match"]
 class Side(Protocol):
     """Something that asks."""
 
-    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+    def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
         """Return what is to be timed."""
         ...
 
 
-def make_groups(calls: int, seed: int) -> list[QueryGroup]:
+def make_groups(calls: int, seed: int) -> list[Group]:
     """Return groups with so many contexts in all, no text twice."""
     rng, prose = random.Random(seed), words()
 
@@ -83,11 +83,11 @@ def make_groups(calls: int, seed: int) -> list[QueryGroup]:
     groups = []
     for begin in range(0, calls, RETRIEVED):
         retrieved = [text(WORDS) for _ in range(min(RETRIEVED, calls - begin))]
-        groups.append(QueryGroup(str(begin), text(8), [text(WORDS)], retrieved))
+        groups.append(Group(str(begin), text(8), [text(WORDS)], retrieved))
     return groups
 
 
-def _requests(groups: list[QueryGroup]) -> list[ChatRequest]:
+def _requests(groups: list[Group]) -> list[ChatRequest]:
     return [
         request_for(Question(_RUBRIC, fields, 0, 0.0, 256), new_nonce(), structured=True)
         for g in groups
@@ -98,7 +98,7 @@ def _requests(groups: list[QueryGroup]) -> list[ChatRequest]:
     ]
 
 
-def bodies(groups: list[QueryGroup]) -> list[dict[str, object]]:
+def bodies(groups: list[Group]) -> list[dict[str, object]]:
     """Return the JSON objects that ask the provider about each context."""
     model = ModelConfiguration("scripted", "scripted", MODEL)
     return [DIALECTS["openai"].write_request(model, request) for request in _requests(groups)]
@@ -134,7 +134,7 @@ class Bare:
             headers={"Content-Type": "application/json"},
         )
 
-    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+    def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
         """Return the loop over bodies that are ready."""
         ready = iter([orjson.dumps(body) for body in bodies(groups)])
 
@@ -157,7 +157,7 @@ class Sdk:
         self._concurrency = concurrency
         self._client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
 
-    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+    def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
         """Return the loop over arguments that are ready."""
         asked = bodies(groups)
 
@@ -182,7 +182,7 @@ class JudgeSide:
         parameters = {p.name: p.default for p in kind.profiles[0].parameters}
         self._judge = kind.build(JudgeSpec("llm", name, 0.5, parameters))
 
-    def prepare(self, groups: list[QueryGroup]) -> Callable[[], Awaitable[None]]:
+    def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
         """Return the one call of the judge."""
 
         async def run() -> None:
@@ -192,11 +192,11 @@ class JudgeSide:
 
         return run
 
-    async def latencies_ms(self, groups: list[QueryGroup], rate: float) -> list[float]:
+    async def latencies_ms(self, groups: list[Group], rate: float) -> list[float]:
         """Return how long each context took from when it was due, less what the provider took."""
         alone = iter(
             [
-                QueryGroup(g.query_id, g.query, g.expected, [retrieved])
+                Group(g.query_id, g.query, g.expected, [retrieved])
                 for g in groups
                 for retrieved in g.retrieved
             ]

@@ -104,10 +104,10 @@ class Sides:
 
 
 @dataclass(slots=True)
-class QueryGroup:
-    """One query with expected and retrieved texts: all pairs are contexts, retrieved-major.
+class Group:
+    """A caller's QueryGroup: all pairs of its texts are contexts, retrieved-major.
 
-    Vectors or spans may stand for the texts. `negatives` are texts that should not have been
+    Rows of arrays may stand for the texts. `negatives` are texts that should not have been
     found; their verdicts are no part of the group's. `grades` are those of documents that were
     judged by their ids; `relevant_document_ids` are then those with a grade above 0.
     """
@@ -155,7 +155,7 @@ class QueryGroup:
             return False
         return len(self.expected) <= 1 and self.embeddings is None and self.spans is None
 
-    def at_ranks(self, ranks: Sequence[int]) -> QueryGroup:
+    def at_ranks(self, ranks: Sequence[int]) -> Group:
         """Return the group with these of its results only, counted from 0, in that order."""
         return replace(
             self,

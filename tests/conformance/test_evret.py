@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judged_server.domain import TIE_TOLERANCE, BoolArray, JudgeSpec, QueryGroup
+from judged_server import domain
+from judged_server.domain import TIE_TOLERANCE, BoolArray, JudgeSpec
 from judged_server.judges.lexical import TokenOverlapKind
 
 from tests.conformance import evret_oracle
@@ -78,7 +79,7 @@ def scores_of(profile: str, groups: list[Group]) -> np.ndarray:
     judge = kind.build(
         JudgeSpec(kind.kind, profile, parameters={p.name: p.default for p in defaults})
     )
-    asked = [QueryGroup("", group.query, group.expected, group.retrieved) for group in groups]
+    asked = [domain.Group("", group.query, group.expected, group.retrieved) for group in groups]
     return judge.score(asked).scores
 
 

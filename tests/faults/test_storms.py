@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from judged.values.choices import CacheMode, Status
-from judged_server.domain import CostTracker, JudgeSpec, QueryGroup
+from judged_server.domain import CostTracker, Group, JudgeSpec
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmKind
@@ -238,7 +238,7 @@ async def fault_reasons(models: ChatModels, items: int, seconds: float) -> Count
     judge: Any = JudgeCatalog([kind], "llm").choose(JudgeSpec("llm"))
     texts = [f"{TEXT} {number}" for number in range(items)]
     deadline = asyncio.get_running_loop().time() + seconds
-    columns = await judge.judge([QueryGroup("1", "q", ["e"], texts)], Caller(deadline))
+    columns = await judge.judge([Group("1", "q", ["e"], texts)], Caller(deadline))
     return Counter(fault.reason for fault in columns.faults)
 
 

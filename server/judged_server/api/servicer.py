@@ -61,7 +61,7 @@ from judged_server.api.streams import (
     evaluate_stream,
     judge_stream,
 )
-from judged_server.domain import JudgeSpec, QueryGroup, ScoreSummary
+from judged_server.domain import Group, JudgeSpec, ScoreSummary
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
@@ -151,7 +151,7 @@ class Servicer:
 
     async def _to_judge(
         self, request: pb.BatchJudgeRequest, size: int, call: Call, path: str = ""
-    ) -> tuple[Judge, list[QueryGroup]]:
+    ) -> tuple[Judge, list[Group]]:
         """Return the judge and the groups of a request of so many bytes that stands at a path."""
         groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
         refuse_evaluation(request.groups, f"{path}groups")

@@ -49,7 +49,7 @@ from judged_server.api.convert.statistics import read_items, read_measurement, w
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
 from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received, read
 from judged_server.api.status import fault_of
-from judged_server.domain import JudgeSpec, QueryGroup, Verdicts, check_unique, need
+from judged_server.domain import Group, JudgeSpec, Verdicts, check_unique, need
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
@@ -285,7 +285,7 @@ class _Kept:
     of_group: ExitStack = field(default_factory=ExitStack)
     bytes_of_group: int = 0
 
-    async def groups(self, chunk: pb.EvaluateChunk, size: int) -> tuple[list[QueryGroup], int]:
+    async def groups(self, chunk: pb.EvaluateChunk, size: int) -> tuple[list[Group], int]:
         """Return the groups of a chunk of some bytes, and how many contexts they have.
 
         Raises InvalidField, LimitExceeded, and Overloaded.

@@ -18,10 +18,10 @@ from judged_server.domain import (
     ByteArray,
     CostTracker,
     FloatArray,
+    Group,
     JudgeSpec,
     Parameter,
     ParameterScalar,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
 )
@@ -39,7 +39,7 @@ SLICE_COST = 400_000
 larger ones fall out of a core's cache."""
 
 
-def group_cost(group: QueryGroup) -> int:
+def group_cost(group: Group) -> int:
     """Return the work of judging a group, in characters of text."""
     if not group.cost:
         texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
@@ -47,18 +47,18 @@ def group_cost(group: QueryGroup) -> int:
     return group.cost
 
 
-def size_of(groups: Sequence[QueryGroup]) -> int:
+def size_of(groups: Sequence[Group]) -> int:
     """Return the size of groups for `run_by_size`; of many groups it is only how many they are."""
     size = ITEM_BYTES * len(groups)
     return size if size >= INLINE_BYTES else sum(map(group_cost, groups))
 
 
-def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterator[list[QueryGroup]]:
+def cut_slices(groups: Sequence[Group], limit: int = SLICE_COST) -> Iterator[list[Group]]:
     """Yield the groups in order, in lists of at most `limit` cost.
 
     A group above the limit is cut along `retrieved`; a single retrieved text is never cut.
     """
-    pending: list[QueryGroup] = []
+    pending: list[Group] = []
     pending_cost = 0
     for group in groups:
         for part in _cut_group(group, limit):
@@ -72,7 +72,7 @@ def cut_slices(groups: Sequence[QueryGroup], limit: int = SLICE_COST) -> Iterato
         yield pending
 
 
-def _cut_group(group: QueryGroup, limit: int) -> Iterator[QueryGroup]:
+def _cut_group(group: Group, limit: int) -> Iterator[Group]:
     """Yield a group in halves of its retrieved texts, and those again, until each is small."""
     n_retrieved = group.n_retrieved
     if n_retrieved <= 1 or group_cost(group) <= limit:
@@ -187,12 +187,12 @@ class Judge(ABC):
     def check_api_keys(self, cache: CacheMode) -> None:  # noqa: B027 - most need none
         """Raise ModelNotConfigured when it may have to ask a model whose key is missing."""
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:  # noqa: ARG002
+    def planned_calls(self, groups: Sequence[Group]) -> Iterable[PlannedCall]:  # noqa: ARG002
         """Return all that `judge` would ask language models about the groups, cache aside."""
         return ()
 
     @abstractmethod
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         """Return one score for each context of the groups, in order.
 
         A judge that asks language models does so in time for the caller: what failed, or could not
@@ -209,12 +209,12 @@ class PureJudge(Judge):
     slice_cost = SLICE_COST
 
     @abstractmethod
-    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return one score for each context. Runs on any thread; keeps no state between calls."""
 
     async def judge(
         self,
-        groups: Sequence[QueryGroup],
+        groups: Sequence[Group],
         caller: Caller = ANONYMOUS,
     ) -> ScoreColumns:
         """Return the scores of all groups: a few texts in place, more on a thread, in slices.
@@ -229,7 +229,7 @@ class PureJudge(Judge):
         cost = int(sum(map(group_cost, groups)) * scale)
         return await IN_PYTHON.run(partial(self._score_slices, groups), cost, caller.deadline)
 
-    def _score_slices(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def _score_slices(self, groups: Sequence[Group]) -> ScoreColumns:
         parts = []
         for part in cut_slices(groups, self.slice_cost):
             checkpoint()
@@ -263,7 +263,7 @@ class ComposedJudge(Judge):
         for judge in self.judges:
             judge.check_api_keys(cache)
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[PlannedCall]:
+    def planned_calls(self, groups: Sequence[Group]) -> Iterable[PlannedCall]:
         """Yield all that they would ask."""
         for judge in self.judges:
             yield from judge.planned_calls(groups)
@@ -351,7 +351,7 @@ class CalibratedJudge(ComposedJudge):
         self.calibrator = calibrator
         self.identity = inner.identity.calibrated(calibrator)
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         """Return the other judge's scores, with probabilities; 0 where there is no score."""
         columns = await self.inner.judge(groups, caller)
         platt = Platt(self.calibrator.slope, self.calibrator.intercept)

@@ -24,10 +24,10 @@ from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 from judged_server.domain import (
     BoolArray,
     FloatArray,
+    Group,
     IntArray,
     JudgeSpec,
     Parameter,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
     need,
@@ -97,11 +97,11 @@ class Stage:
 class Left:
     """Items that are left: their groups, and the place of each of their contexts."""
 
-    groups: Sequence[QueryGroup]
+    groups: Sequence[Group]
     places: IntArray
 
     @classmethod
-    def of(cls, groups: Sequence[QueryGroup]) -> Left:
+    def of(cls, groups: Sequence[Group]) -> Left:
         """Return all items of the groups."""
         filled = [group for group in groups if group.n_contexts]
         return cls(filled, np.arange(sum(group.n_contexts for group in filled)))
@@ -161,7 +161,7 @@ _UNSETTLED = (
 class _Run:
     """What the stages of one call settled, and what they took."""
 
-    def __init__(self, cascade: Cascade, groups: Sequence[QueryGroup]) -> None:
+    def __init__(self, cascade: Cascade, groups: Sequence[Group]) -> None:
         self.left = Left.of(groups)
         n = len(self.left.places)
         self._cascade = cascade
@@ -347,7 +347,7 @@ class Cascade(ComposedJudge):
             [(f"stage_{place}", text) for place, text in enumerate(self.fingerprints)],
         )
 
-    def _reach(self, groups: Sequence[QueryGroup]) -> Iterator[tuple[Stage, Left, int | None]]:
+    def _reach(self, groups: Sequence[Group]) -> Iterator[tuple[Stage, Left, int | None]]:
         """Yield for each stage the items that reach it at most, and how many it settles.
 
         That is known of stages that ask nobody, which are run; None of others.
@@ -361,12 +361,12 @@ class Cascade(ComposedJudge):
                 n_settled, left = len(best) - len(rest), left.take(rest)
             yield stage, reached, n_settled
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
+    def planned_calls(self, groups: Sequence[Group]) -> Iterator[PlannedCall]:
         """Yield what the stages would ask, as far as that can be known without asking."""
         for stage, left, _ in self._reach(groups):
             yield from stage.judge.planned_calls(left.groups)
 
-    def estimate(self, groups: Sequence[QueryGroup]) -> CascadeUsage:
+    def estimate(self, groups: Sequence[Group]) -> CascadeUsage:
         """Return how many items reach each stage at most, and what those that ask nobody settle."""
         stages = [
             StageUsage(
@@ -379,7 +379,7 @@ class Cascade(ComposedJudge):
         ]
         return CascadeUsage(tuple(stages), None, self.guarantee)
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         """Return what the stages settle, stage after stage, each asked about the rest alone."""
         run = _Run(self, groups)
         limited = caller.cost_tracker.limit is not None

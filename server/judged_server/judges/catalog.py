@@ -10,7 +10,7 @@ from judged.values.calibrators import Calibrator
 from judged.values.judges import to_judge
 
 from judged_server import errors
-from judged_server.domain import JudgeSpec, ParameterScalar, QueryGroup, check_known, need
+from judged_server.domain import Group, JudgeSpec, ParameterScalar, check_known, need
 from judged_server.judges.base import (
     AnyKind,
     CalibratedJudge,
@@ -70,9 +70,7 @@ class JudgeCatalog:
             self._asking.add("")
         self._built: OrderedDict[str, Judge] = OrderedDict()
 
-    def choose(
-        self, spec: JudgeSpec, field: str = "judge", groups: Sequence[QueryGroup] = ()
-    ) -> Judge:
+    def choose(self, spec: JudgeSpec, field: str = "judge", groups: Sequence[Group] = ()) -> Judge:
         """Return the judge for a spec; `field` is where the spec stands in the request.
 
         Where `groups` bring the caller's vectors, parameters that the spec leaves open are those of

@@ -34,9 +34,9 @@ from judged_server.domain import (
     UNREAD_SHARE,
     UNSPACED,
     FloatArray,
+    Group,
     JudgeSpec,
     Parameter,
-    QueryGroup,
     ScoreColumns,
     Sides,
     plain_form,
@@ -59,7 +59,7 @@ class ExactJudge(PureJudge):
 
     identity: JudgeIdentity
 
-    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return one score a context, 0 or 1; nothing is flagged."""
         sides = [(group.expected, group.retrieved) for group in groups]
         if self.identity.profile == NORMALIZED.name:
@@ -115,7 +115,7 @@ class SpanJudge(PureJudge):
 
     wants_spans = True
 
-    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return one score a context, from 0 (nothing shared, or other files) to 1."""
         scores = [overlap(group.spans, self.measure) for group in groups if group.spans is not None]
         return ScoreColumns(np.concatenate([np.zeros(0), *scores]))
@@ -362,7 +362,7 @@ class TokenOverlapJudge(PureJudge):
     min_tokens: int
     query_boost: bool
 
-    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return one score a context, in [0, 1], and flags of what was not read if there is any."""
         profile = self.identity.profile
         read = lru_cache(TEXTS_KEPT)(UnicodeWords if profile == ANY_LANGUAGE.name else Words)

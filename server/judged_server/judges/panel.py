@@ -21,8 +21,8 @@ from judged.values.judges import JudgeIdentity, Usage
 from judged_server.domain import (
     BoolArray,
     ByteArray,
+    Group,
     JudgeSpec,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
     Verdicts,
@@ -109,7 +109,7 @@ class Panel(ComposedJudge):
             [(f"member_{place}", f"{p}|{w!r}") for place, (p, w) in enumerate(secret)],
         )
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         """Return what the members decide on each context; all judge at the same time.
 
         The first member that can't judge at all ends the others, and its error is raised. What it

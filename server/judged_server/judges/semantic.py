@@ -13,11 +13,11 @@ from judged_server.domain import (
     ByteArray,
     Float32Array,
     FloatArray,
+    Group,
     IntArray,
     JudgeSpec,
     Parameter,
     ParameterScalar,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
 )
@@ -114,7 +114,7 @@ class SemanticJudge(Judge):
         self.identity = identity
         self.wants_embeddings = embedder is None
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller = ANONYMOUS) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller = ANONYMOUS) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.
 
         Cancelling it drops what has not begun: batches of texts, slices of groups.
@@ -143,7 +143,7 @@ def caller_identity(min_score: float) -> JudgeIdentity:
     return JudgeIdentity.build("semantic", "", min_score, [("model", CALLER)], version=1)
 
 
-def score_vectors(groups: Sequence[QueryGroup]) -> ScoreColumns:
+def score_vectors(groups: Sequence[Group]) -> ScoreColumns:
     """Return the cosine of each context of groups that bring their own vectors."""
     return join_columns(_Texts({}, _NOTHING).score(groups))
 
@@ -160,11 +160,11 @@ class _Texts:
         blank = np.zeros((1, embedded.vectors.shape[1]), np.float32)
         self._vectors = embedded.vectors if len(embedded.vectors) else blank
 
-    def score(self, groups: Sequence[QueryGroup]) -> list[ScoreColumns]:
+    def score(self, groups: Sequence[Group]) -> list[ScoreColumns]:
         """Return the scores of each group."""
         return [self._score(group) for group in groups]
 
-    def _score(self, group: QueryGroup) -> ScoreColumns:
+    def _score(self, group: Group) -> ScoreColumns:
         if not group.n_contexts:
             return ScoreColumns(np.zeros(0))
         faults: dict[int, Missing] = {}
@@ -225,7 +225,7 @@ def _identify(card: ModelCard, long_text: str, min_score: float) -> JudgeIdentit
     )
 
 
-def _number_texts(groups: Sequence[QueryGroup]) -> dict[str, int]:
+def _number_texts(groups: Sequence[Group]) -> dict[str, int]:
     """Return the distinct texts that need a vector, numbered as they come."""
     numbers: dict[str, int] = {}
     for group in groups:
@@ -235,7 +235,7 @@ def _number_texts(groups: Sequence[QueryGroup]) -> dict[str, int]:
     return numbers
 
 
-def _slices(groups: Sequence[QueryGroup], dimensions: int) -> Iterator[Sequence[QueryGroup]]:
+def _slices(groups: Sequence[Group], dimensions: int) -> Iterator[Sequence[Group]]:
     """Yield neighbouring groups that together cost about a slice, or one larger group."""
     start, cost = 0, 0
     for end, group in enumerate(groups, 1):

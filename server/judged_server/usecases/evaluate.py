@@ -21,9 +21,9 @@ from judged.values.metrics import NegativeMatch, NegativeReport
 
 from judged_server import errors
 from judged_server.domain import (
+    Group,
     IntArray,
     JudgeSpec,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
     Verdicts,
@@ -71,13 +71,13 @@ class Part:
     """
 
     first: int
-    groups: Sequence[QueryGroup]
+    groups: Sequence[Group]
     ranks: Sequence[Sequence[int]]
     number: int = 0
-    asked: Sequence[QueryGroup] = ()
+    asked: Sequence[Group] = ()
     open_ended: Sequence[bool] = ()
-    negatives: Sequence[QueryGroup] = ()
-    of_families: Sequence[Sequence[QueryGroup]] = ()
+    negatives: Sequence[Group] = ()
+    of_families: Sequence[Sequence[Group]] = ()
     judged_ids: JudgedIds | None = None
 
     def document_ids(self, index: int) -> Sequence[str]:
@@ -111,19 +111,19 @@ class DistinctGroups:
         self._strict = strict
         self.places: dict[str, int] = {}
         """The place of each query by its id, in order."""
-        self._last: QueryGroup | None = None
+        self._last: Group | None = None
         self._seen: dict[object, int] = {}
         self._n_received = 0
         self.n_dropped = 0
         """The number of repeated results so far."""
 
-    def add(self, groups: Sequence[QueryGroup], *, continues: bool) -> Part:
+    def add(self, groups: Sequence[Group], *, continues: bool) -> Part:
         """Return the next part; with `continues` its first group is more of the last one.
 
         Raises InvalidField for an id that is missing or was there before.
         """
         first = len(self.places) - continues
-        distinct: list[QueryGroup] = []
+        distinct: list[Group] = []
         ranks: list[Sequence[int]] = []
         for i, group in enumerate(groups):
             path = f"groups[{first + i}]"
@@ -140,7 +140,7 @@ class DistinctGroups:
         self._last = groups[-1]
         return Part(first, distinct, ranks)
 
-    def _begin(self, group: QueryGroup, path: str) -> None:
+    def _begin(self, group: Group, path: str) -> None:
         need(group.query_id != "", f"{path}.query_id", "must be set")
         place = len(self.places)
         first = self.places.setdefault(group.query_id, place)
@@ -148,7 +148,7 @@ class DistinctGroups:
         need(first == place, f"{path}.query_id", rule)
         self._seen, self._n_received = {}, 0
 
-    def _check_continued(self, group: QueryGroup, path: str) -> None:
+    def _check_continued(self, group: Group, path: str) -> None:
         last = self._last
         if last is None:
             raise errors.InvalidField("chunk.continues", "is set, and there is no group before")
@@ -162,7 +162,7 @@ class DistinctGroups:
             rule = "must be there in all parts of a group, or in none"
             need(alike or not retrieve, f"{path}.{name}", rule)
 
-    def _kept(self, group: QueryGroup, path: str) -> list[int] | None:
+    def _kept(self, group: Group, path: str) -> list[int] | None:
         """Return the places to keep of a group's results, None when nothing repeats.
 
         A result that has the id of an earlier one repeats it if it has its text, or span, too.
@@ -239,14 +239,14 @@ class FamilyJudge:
     place: int
     judge: Judge | None = None
 
-    def read(self, groups: Sequence[QueryGroup], first: int = 0) -> list[QueryGroup]:
+    def read(self, groups: Sequence[Group], first: int = 0) -> list[Group]:
         """Return the groups as this judge reads them; `first` is the place of the first of them.
 
         Raises InvalidField where the judge compares texts and a group brings none.
         """
         return [self._read(group, index) for index, group in enumerate(groups, first)]
 
-    def _read(self, group: QueryGroup, index: int) -> QueryGroup:
+    def _read(self, group: Group, index: int) -> Group:
         if group.embeddings is None and group.spans is None:
             return group
         wants_embeddings = self.judge is not None and self.judge.wants_embeddings
@@ -345,7 +345,7 @@ class PartedEvaluation:
         """The request's judge; None as long as nothing was received that it could judge."""
         return None if self._judge is None else self._judge.identity
 
-    async def receive(self, groups: Sequence[QueryGroup], *, continues: bool = False) -> Part:
+    async def receive(self, groups: Sequence[Group], *, continues: bool = False) -> Part:
         """Return the next part, its results without duplicates, ready to be judged.
 
         With `continues` its first group goes on where the last one ended. Raises InvalidField and
@@ -383,7 +383,7 @@ class PartedEvaluation:
         for index, group in enumerate(part.groups, part.first):
             need(takes_texts or not group.negatives, f"groups[{index}].negatives", rule)
         part.negatives = [
-            QueryGroup("", group.query, group.negatives, group.retrieved)
+            Group("", group.query, group.negatives, group.retrieved)
             for group in part.groups
             if group.negatives
         ]
@@ -465,7 +465,7 @@ class PartedEvaluation:
         query_ids = list(self._groups.places)
         return Evaluation(table, query_ids, identity, self._counts, report, self._usage)
 
-    def _distinct(self, groups: Sequence[QueryGroup], *, continues: bool) -> Part:
+    def _distinct(self, groups: Sequence[Group], *, continues: bool) -> Part:
         """Return the groups without repeated results, and look at the ids of those with some."""
         part = self._groups.add(groups, continues=continues)
         known: list[_Known] = []
@@ -485,7 +485,7 @@ class PartedEvaluation:
         self._last_known = known[-1:]
         return part
 
-    def _settle(self, groups: Sequence[QueryGroup]) -> None:
+    def _settle(self, groups: Sequence[Group]) -> None:
         """Choose the judges; `groups` show whether they are to compare the caller's vectors.
 
         Raises as the catalog does where one can't run here.
@@ -502,7 +502,7 @@ class PartedEvaluation:
     async def _verdicts(
         self,
         judge: Judge | None,
-        groups: Sequence[QueryGroup],
+        groups: Sequence[Group],
         once: Once | None,
         fault_of: FaultOf | None,
     ) -> Verdicts:
@@ -551,7 +551,7 @@ class PartedEvaluation:
 async def evaluate(
     catalog: JudgeCatalog,
     spec: JudgeSpec,
-    groups: Sequence[QueryGroup],
+    groups: Sequence[Group],
     measures: Sequence[Measure],
     options: SettledOptions,
     *,
@@ -567,6 +567,6 @@ async def evaluate(
     return await run.measure(judged.matches), judged
 
 
-def _can_be_judged(group: QueryGroup) -> bool:
+def _can_be_judged(group: Group) -> bool:
     brought = group.embeddings is not None or group.spans is not None
     return brought or bool(group.n_contexts or group.negatives or group.open_ended)

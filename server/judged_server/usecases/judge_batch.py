@@ -13,7 +13,7 @@ from judged.values.judges import CostEstimate
 from judged.values.scores import AnswerItem
 
 from judged_server import errors
-from judged_server.domain import QueryGroup, Verdicts, to_amount
+from judged_server.domain import Group, Verdicts, to_amount
 from judged_server.judges.base import ANONYMOUS, Caller, Judge
 from judged_server.judges.cascade import Cascade
 from judged_server.judges.llm.answers import AnswerScorer
@@ -26,7 +26,7 @@ from judged_server.scheduling.fairness import checkpoint
 
 async def judge_batch(
     judge: Judge,
-    groups: Sequence[QueryGroup],
+    groups: Sequence[Group],
     field: str = "groups",
     caller: Caller = ANONYMOUS,
 ) -> Verdicts:
@@ -46,7 +46,7 @@ async def judge_batch(
     return Verdicts.decide(columns, offsets, judge.identity.min_score)
 
 
-def fill_expected(judge: Judge, groups: Sequence[QueryGroup]) -> Sequence[QueryGroup]:
+def fill_expected(judge: Judge, groups: Sequence[Group]) -> Sequence[Group]:
     """Return the groups with one blank expected text where a judge needs none and none is given.
 
     Each of their results then has one verdict.
@@ -56,12 +56,12 @@ def fill_expected(judge: Judge, groups: Sequence[QueryGroup]) -> Sequence[QueryG
     return [replace(g, expected=("",)) if _lacks_expected(g) else g for g in groups]
 
 
-def _lacks_expected(group: QueryGroup) -> bool:
+def _lacks_expected(group: Group) -> bool:
     return not group.expected and group.open_ended
 
 
 def check_groups_fit(
-    judge: Judge, groups: Sequence[QueryGroup], field: str = "groups", first: int = 0
+    judge: Judge, groups: Sequence[Group], field: str = "groups", first: int = 0
 ) -> None:
     """Raise InvalidField when a group brings what the judge does not take.
 
@@ -74,7 +74,7 @@ def check_groups_fit(
             raise _unfit_field(judge, group, f"{field}[{index}]")
 
 
-def _unfit_field(judge: Judge, group: QueryGroup, path: str) -> errors.InvalidField:
+def _unfit_field(judge: Judge, group: Group, path: str) -> errors.InvalidField:
     """Return the error of a group that does not bring what the judge takes."""
     wants = "texts only"
     if judge.wants_embeddings:
@@ -102,9 +102,7 @@ class Estimator:
         self._model_caller = model_caller
         self.currency = currency
 
-    async def judging(
-        self, judge: Judge, groups: Sequence[QueryGroup], mode: CacheMode
-    ) -> CostEstimate:
+    async def judging(self, judge: Judge, groups: Sequence[Group], mode: CacheMode) -> CostEstimate:
         """Return what judging the groups would take; no calls for judges that ask no model.
 
         What a limit on money would leave unasked is counted too.

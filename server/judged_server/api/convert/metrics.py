@@ -30,8 +30,8 @@ from judged_server.api.convert.judging import (
 from judged_server.api.requests import MAX_INT32, check, read
 from judged_server.domain import (
     FloatArray,
+    Group,
     IntArray,
-    QueryGroup,
     Verdicts,
     check_names,
     check_unique,
@@ -241,7 +241,7 @@ class Rankings:
         groups = []
         for i, ranking in enumerate(message.rankings):
             vectors = read_embeddings(ranking.embeddings, self.limits, f"{field}[{i}].embeddings")
-            groups.append(QueryGroup(ranking.query_id, "", (), (), embeddings=vectors))
+            groups.append(Group(ranking.query_id, "", (), (), embeddings=vectors))
         offsets = list(accumulate([group.n_contexts for group in groups], initial=0))
         self.limits.check_contexts(offsets[-1], field)
         verdicts = Verdicts.decide(score_vectors(groups), offsets, min_score)

@@ -28,9 +28,9 @@ from judged_server.domain import (
     UNREAD_SHARE,
     Float32Array,
     FloatArray,
+    Group,
     IntArray,
     JudgeSpec,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
     plain_form,
@@ -161,7 +161,7 @@ class EquivalenceJudge(PureJudge):
 
     slice_cost = SLICE_COST // 16  # it takes as many times longer than token_overlap
 
-    def score(self, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return a score and a probability for each context, equal for all of an answer.
 
         Answers, or queries, that the judge was not made for are ABSTAINED, and so are items none of
@@ -196,7 +196,7 @@ class JudgedAnswer:
     in_part: bool
 
 
-def items_of(groups: Sequence[QueryGroup]) -> list[JudgedAnswer]:
+def items_of(groups: Sequence[Group]) -> list[JudgedAnswer]:
     """Return the answers of groups, in order."""
     misfit, in_part = cache(_misfit), cache(_read_in_part)
     items = []

@@ -16,11 +16,11 @@ from judged.values.groups import VerdictDetail, VerdictSample
 from judged.values.judges import JudgeIdentity, Usage
 
 from judged_server.domain import (
+    Group,
     IntArray,
     JudgeSpec,
     Parameter,
     ParameterScalar,
-    QueryGroup,
     ScoreColumns,
 )
 from judged_server.errors import ModelNotConfigured
@@ -156,14 +156,14 @@ class LlmJudge(Judge):
         """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
         check_api_keys(self._asked.model, cache)
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterator[PlannedCall]:
+    def planned_calls(self, groups: Sequence[Group]) -> Iterator[PlannedCall]:
         """Yield all that `judge` would ask of the groups."""
         contexts, _ = number_contexts(groups, with_expected=self.needs_expected)
         for fields in map(fields_of, contexts):
             for number in range(self._asked.samples):
                 yield PlannedCall(self._asked.model, self._asked.question(fields, number))
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         """Return the vote on each context, with what asking took; each distinct one is asked once.
 
         A call to the model gets no longer than the caller waits, so that what came in time is
@@ -207,7 +207,7 @@ def fields_of(context: Context) -> dict[str, FieldValue]:
 
 
 def number_contexts(
-    groups: Sequence[QueryGroup], *, with_expected: bool = True
+    groups: Sequence[Group], *, with_expected: bool = True
 ) -> tuple[list[Context], IntArray]:
     """Return the distinct contexts as they come, and for each context of the groups its number.
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 from judged.values.choices import Flag
-from judged_server.domain import FloatArray, JudgeSpec, QueryGroup
+from judged_server.domain import FloatArray, Group, JudgeSpec
 from judged_server.judges.base import PureJudge
 from judged_server.judges.lexical import STOPWORDS, ExactKind, TokenOverlapKind
 
@@ -57,7 +57,7 @@ texts = st.one_of(
     st.just(""),
 )
 groups = st.builds(
-    lambda query, expected, retrieved: QueryGroup("", query, expected, retrieved),
+    lambda query, expected, retrieved: Group("", query, expected, retrieved),
     texts,
     st.lists(texts, max_size=3),
     st.lists(texts, max_size=4),
@@ -75,7 +75,7 @@ def judge_of(kind: str, profile: str, **parameters: bool | int) -> PureJudge:
     return judges[kind].build(JudgeSpec(kind, profile, None, defaults | parameters))
 
 
-def scores_of(judge: PureJudge, asked: list[QueryGroup]) -> list[float]:
+def scores_of(judge: PureJudge, asked: list[Group]) -> list[float]:
     columns = judge.score(asked)
     scores: FloatArray = columns.scores
     assert scores.dtype == "float64"
@@ -84,10 +84,10 @@ def scores_of(judge: PureJudge, asked: list[QueryGroup]) -> list[float]:
 
 
 def one(judge: PureJudge, expected: str, retrieved: str, query: str = "") -> float:
-    return scores_of(judge, [QueryGroup("", query, [expected], [retrieved])])[0]
+    return scores_of(judge, [Group("", query, [expected], [retrieved])])[0]
 
 
-def contexts(asked: list[QueryGroup]) -> list[tuple[str, str, str]]:
+def contexts(asked: list[Group]) -> list[tuple[str, str, str]]:
     return [
         (group.query, expected, retrieved)
         for group in asked

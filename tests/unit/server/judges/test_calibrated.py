@@ -8,7 +8,7 @@ import pytest
 from judged import Calibrator as ClientCalibrator
 from judged.values.calibrators import Calibrator
 from judged.values.choices import Status
-from judged_server.domain import JudgeSpec, QueryGroup
+from judged_server.domain import Group, JudgeSpec
 from judged_server.errors import InvalidField
 from judged_server.judges.base import ANONYMOUS, load_calibrations
 from judged_server.judges.catalog import JudgeCatalog
@@ -19,7 +19,7 @@ from judged_server.settings import SettingsError
 KINDS = [TokenOverlapKind(), ExactKind(), EquivalenceKind()]
 BARE = JudgeCatalog(KINDS, "token_overlap")
 KEY = BARE.choose(JudgeSpec("token_overlap")).identity.scoring_key
-GROUPS = [QueryGroup("q", "", ["one two three four"], ["four one", "four one two", "five"])]
+GROUPS = [Group("q", "", ["one two three four"], ["four one", "four one two", "five"])]
 
 
 def test_the_scores_stay_and_probabilities_come() -> None:
@@ -45,7 +45,7 @@ def test_what_has_no_score_has_no_probability() -> None:
     kind = BARE.choose(JudgeSpec("answer_equivalence"))
     calibrator = Calibrator(kind.identity.scoring_key, 1.0, 0.0)
     judge = BARE.choose(JudgeSpec("answer_equivalence", calibration=calibrator))
-    group = QueryGroup("q", "who", ["Ann"], ["Ann", "Анна"])
+    group = Group("q", "who", ["Ann"], ["Ann", "Анна"])
     columns = asyncio.run(judge.judge([group], ANONYMOUS))
     assert columns.statuses.tolist() == [Status.OK, Status.ABSTAINED]
     assert columns.probabilities[1] == 0 < columns.probabilities[0]

@@ -13,8 +13,8 @@ from judged.values.judges import JudgeIdentity, PanelMember, Usage
 from judged_server.domain import (
     NANO,
     CostTracker,
+    Group,
     JudgeSpec,
-    QueryGroup,
     ScoreColumns,
     VerdictFault,
     Verdicts,
@@ -27,7 +27,7 @@ from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
 from judged_server.judges.panel import PanelKind
 
-Scores = Callable[[Sequence[QueryGroup]], ScoreColumns]
+Scores = Callable[[Sequence[Group]], ScoreColumns]
 
 
 class ModelJudge(Judge):
@@ -38,13 +38,13 @@ class ModelJudge(Judge):
         self.asked: list[str] = []
         self._score = score
 
-    def planned_calls(self, groups: Sequence[QueryGroup]) -> Iterable[object]:  # type: ignore[override]
+    def planned_calls(self, groups: Sequence[Group]) -> Iterable[object]:  # type: ignore[override]
         for group in groups:
             for _ in range(group.n_contexts):
                 question = SimpleNamespace(fields=object(), rubric=None)
                 yield SimpleNamespace(times=1, model=None, question=question)
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         tracker, unpaid = caller.cost_tracker, []
         texts = [text for group in groups for text in group.retrieved for _ in group.expected]
         for index, text in enumerate(texts):
@@ -75,7 +75,7 @@ class ModelKind:
         return self.judge
 
 
-def yes(groups: Sequence[QueryGroup]) -> ScoreColumns:
+def yes(groups: Sequence[Group]) -> ScoreColumns:
     n = sum(group.n_contexts for group in groups)
     return ScoreColumns(
         np.ones(n), majorities=np.ones(n, np.bool_), usage=Usage(calls=n, cost=n * 0.5)
@@ -93,9 +93,9 @@ OVERLAP = JudgeSpec("token_overlap", calibration=BOUNDS)
 MODEL = JudgeSpec("model")
 # Scores of token_overlap: 1, 0.5, 0, and 0.75 with 0.25 as its other context.
 GROUPS = [
-    QueryGroup("1", "", ["a b c d"], ["a b c d", "d a", "x"]),
-    QueryGroup("2", "", [], ["y"]),
-    QueryGroup("3", "", ["d e f g", "p q r s"], ["g e d", "p x y z"]),
+    Group("1", "", ["a b c d"], ["a b c d", "d a", "x"]),
+    Group("2", "", [], ["y"]),
+    Group("3", "", ["d e f g", "p q r s"], ["g e d", "p x y z"]),
 ]
 
 
@@ -107,7 +107,7 @@ def cascade(*stages: JudgeSpec, unsettled: str = "abstain") -> JudgeSpec:
 def judge(
     spec: JudgeSpec,
     model: ModelKind,
-    groups: Sequence[QueryGroup] = GROUPS,
+    groups: Sequence[Group] = GROUPS,
     max_cost: float | None = None,
 ) -> Verdicts:
     chosen = catalog_of(model).choose(spec)
@@ -140,8 +140,8 @@ def test_an_item_goes_on_with_all_its_expected_texts() -> None:
 def test_what_a_stage_did_not_read_goes_on() -> None:
     """It is no doubt that a stage has of letters that it drops: it knows nothing of them."""
     groups = [
-        QueryGroup("1", "", ["北京"], ["天津", "x y"]),
-        QueryGroup("2", "", ["Deploy status: ✅"], ["Deploy status: ❌", "Deploy now"]),
+        Group("1", "", ["北京"], ["天津", "x y"]),
+        Group("2", "", ["Deploy status: ✅"], ["Deploy status: ❌", "Deploy now"]),
     ]
     model = ModelKind(yes)
     found = judge(cascade(OVERLAP, MODEL), model, groups)
@@ -165,7 +165,7 @@ def test_what_no_stage_settles_abstains_or_is_flagged() -> None:
 
 
 def test_money_that_ends_leaves_no_verdict_or_that_of_the_stage_before() -> None:
-    def broke(groups: Sequence[QueryGroup]) -> ScoreColumns:
+    def broke(groups: Sequence[Group]) -> ScoreColumns:
         n = sum(group.n_contexts for group in groups)
         faults = tuple(VerdictFault(i, "BUDGET", "too little") for i in range(n))
         return ScoreColumns(np.zeros(n), np.full(n, Status.ERROR, np.uint8), faults=faults)
@@ -181,7 +181,7 @@ def test_money_that_ends_leaves_no_verdict_or_that_of_the_stage_before() -> None
     assert set(alone.columns.statuses.tolist()) == {Status.ERROR}
 
 
-DOUBTS = [QueryGroup("4", "", ["a b c d e f g h"], ["a b c d x", "a b x", "a b c x"])]
+DOUBTS = [Group("4", "", ["a b c d e f g h"], ["a b c d x", "a b x", "a b c x"])]
 """Scores of token_overlap: 4, 2 and 3 of 8 words."""
 WIDE = replace(OVERLAP, calibration=replace(BOUNDS, accept=1.0, reject=0.0))
 
@@ -231,7 +231,7 @@ def test_an_abstaining_stage_hands_on() -> None:
         "answer_equivalence", calibration=Calibrator(key, 1.0, 0.0, accept=0.5, reject=0.5)
     )
     model = ModelKind(yes)
-    groups = [QueryGroup("q", "who", ["Ann"], ["Ann", "Анна", "Bob"])]
+    groups = [Group("q", "who", ["Ann"], ["Ann", "Анна", "Bob"])]
     found = judge(cascade(sure, MODEL), model, groups)
     assert model.judge.asked == ["Анна"]
     assert found.relevant.tolist() == [True, True, False]

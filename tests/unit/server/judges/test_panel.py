@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from judged.values.judges import JudgeIdentity, PanelMember, Usage
 from judged_server import errors
-from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns
+from judged_server.domain import Group, JudgeSpec, ScoreColumns
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind, TokenOverlapKind
 from judged_server.judges.panel import Panel, PanelKind
 
-GROUPS = [QueryGroup("1", "q", ["a b c"], ["a b c", "a b d"])]
+GROUPS = [Group("1", "q", ["a b c"], ["a b c", "a b d"])]
 
 
 def spec(*members: JudgeSpec | str, profile: str = "", weights: Sequence[float] = ()) -> JudgeSpec:
@@ -23,7 +23,7 @@ def spec(*members: JudgeSpec | str, profile: str = "", weights: Sequence[float] 
     return JudgeSpec("panel", profile, members=seats)
 
 
-Judging = Callable[[str, Sequence[QueryGroup]], Awaitable[ScoreColumns]]
+Judging = Callable[[str, Sequence[Group]], Awaitable[ScoreColumns]]
 
 
 class StubJudge(Judge):
@@ -33,7 +33,7 @@ class StubJudge(Judge):
         self.identity = JudgeIdentity.build(kind, "", 0.5, [], 1)
         self._judging = judging
 
-    async def judge(self, groups: Sequence[QueryGroup], caller: Caller) -> ScoreColumns:
+    async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         return await self._judging(self.identity.kind, groups)
 
 
@@ -86,7 +86,7 @@ def test_all_that_can_change_a_verdict_changes_the_key(catalog: JudgeCatalog):
 async def test_members_judge_at_the_same_time_and_their_usage_is_summed():
     both = asyncio.Barrier(2)
 
-    async def meet(kind: str, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    async def meet(kind: str, groups: Sequence[Group]) -> ScoreColumns:
         async with asyncio.timeout(5):
             await both.wait()
         return ScoreColumns(np.ones(2), usage=Usage(calls=1, cost=0.25))
@@ -100,7 +100,7 @@ async def test_members_judge_at_the_same_time_and_their_usage_is_summed():
 async def test_a_member_that_can_not_judge_ends_the_others():
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def fail(kind: str, groups: Sequence[QueryGroup]) -> ScoreColumns:
+    async def fail(kind: str, groups: Sequence[Group]) -> ScoreColumns:
         if kind == "exact":
             await begun.wait()
             raise errors.Overloaded("full", 1.0)

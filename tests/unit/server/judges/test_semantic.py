@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from judged.values.choices import Flag, Status
-from judged_server.domain import JudgeSpec, QueryGroup, Sides
+from judged_server.domain import Group, JudgeSpec, Sides
 from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.errors import ModelNotInstalled
 from judged_server.judges import semantic
@@ -83,7 +83,7 @@ def _build(embedder, min_score=None, **parameters):
 
 
 def _group(expected, retrieved, **options):
-    return QueryGroup("q", "query", expected, retrieved, **options)
+    return Group("q", "query", expected, retrieved, **options)
 
 
 def _vectors(expected, retrieved):

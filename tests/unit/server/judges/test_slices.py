@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.judges import JudgeIdentity
-from judged_server.domain import QueryGroup, ScoreColumns
+from judged_server.domain import Group, ScoreColumns
 from judged_server.judges.base import (
     SLICE_COST,
     PureJudge,
@@ -16,10 +16,10 @@ from judged_server.judges.base import (
 )
 
 texts = st.lists(st.integers(0, 80).map(lambda n: "x" * n), max_size=8)
-groups = st.lists(st.builds(QueryGroup, st.just(""), st.just("q"), texts, texts), max_size=6)
+groups = st.lists(st.builds(Group, st.just(""), st.just("q"), texts, texts), max_size=6)
 
 
-def contexts(group: QueryGroup) -> list[tuple[str, str, str]]:
+def contexts(group: Group) -> list[tuple[str, str, str]]:
     return [(group.query, e, r) for r in group.retrieved for e in group.expected]
 
 
@@ -42,16 +42,16 @@ class Recording(PureJudge):
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
-    def score(self, part: Sequence[QueryGroup]) -> ScoreColumns:
+    def score(self, part: Sequence[Group]) -> ScoreColumns:
         self.calls.append((threading.current_thread().name, sum(map(group_cost, part))))
         return ScoreColumns(np.array([float(len(r)) for g in part for _, _, r in contexts(g)]))
 
 
 async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
     judge = Recording()
-    small = QueryGroup("", "q", ["e"], ["r"])
+    small = Group("", "q", ["e"], ["r"])
     await judge.judge([small])
-    large = QueryGroup("", "q", ["e"], [str(i) * 1000 for i in range(5000)])
+    large = Group("", "q", ["e"], [str(i) * 1000 for i in range(5000)])
     scores = (await judge.judge([large])).scores
     assert scores.tolist() == [float(len(r)) for r in large.retrieved]
     first, *others = judge.calls

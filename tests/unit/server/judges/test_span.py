@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import JudgeSpec, QueryGroup, Sides
+from judged_server.domain import Group, JudgeSpec, Sides
 from judged_server.judges.base import cut_slices
 from judged_server.judges.lexical import SpanKind
 
@@ -18,7 +18,7 @@ def spans(*of):
 
 
 def group(expected, retrieved):
-    return QueryGroup("", "", (), (), spans=Sides(spans(*expected), spans(*retrieved)))
+    return Group("", "", (), (), spans=Sides(spans(*expected), spans(*retrieved)))
 
 
 def score(groups, measure="iou"):

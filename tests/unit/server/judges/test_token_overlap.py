@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Flag
-from judged_server.domain import QueryGroup, plain_form
+from judged_server.domain import Group, plain_form
 from judged_server.judges.lexical import (
     NEGATIONS,
     STOPWORDS,
@@ -122,7 +122,7 @@ def test_edges_of_classic(expected: str, retrieved: str, score: float) -> None:
 @PROFILES
 @given(asked=group_lists, min_tokens=st.integers(1, 3), boost=st.booleans())
 def test_scores_and_flags_agree_with_the_definition(
-    profile: str, asked: list[QueryGroup], min_tokens: int, boost: bool
+    profile: str, asked: list[Group], min_tokens: int, boost: bool
 ) -> None:
     judge = judge_of("token_overlap", profile, min_tokens=min_tokens, query_boost=boost)
     define = {"classic": classic, "weighted": weighted, "unicode": any_language}[profile]
@@ -152,7 +152,7 @@ def test_scores_and_flags_agree_with_the_definition(
     ],
 )
 def test_texts_that_are_read_in_part_are_flagged(text: str, flag: Flag) -> None:
-    group = QueryGroup("", "Что это?", [text], ["an answer in English"])
+    group = Group("", "Что это?", [text], ["an answer in English"])
     for profile in ("classic", "weighted"):
         flags = judge_of("token_overlap", profile).score([group]).flags
         assert (0 if flags is None else flags[0]) == flag

@@ -9,7 +9,7 @@ from judged.values.choices import CacheMode
 from judged.values.judges import CostEstimate
 from judged.values.scores import AnswerItem
 from judged.values.scores import Rubric as RubricSpec
-from judged_server.domain import JudgeSpec, QueryGroup
+from judged_server.domain import Group, JudgeSpec
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind
 from judged_server.judges.llm.answers import AnswersKind
@@ -36,14 +36,14 @@ class Model:
         return self
 
 
-async def judging(kind: str, group: QueryGroup, prices: Prices | None = None) -> CostEstimate:
+async def judging(kind: str, group: Group, prices: Prices | None = None) -> CostEstimate:
     catalog = JudgeCatalog([ExactKind(), LlmKind(Model(prices), RUBRICS, CALLER)], "exact")
     judge = catalog.choose(JudgeSpec(kind))
     return await Estimator(CALLER, "USD").judging(judge, [group], CacheMode.USE)
 
 
-def group(*retrieved: str, expected: tuple[str, ...] = ("e",)) -> QueryGroup:
-    return QueryGroup("1", "q", list(expected), list(retrieved))
+def group(*retrieved: str, expected: tuple[str, ...] = ("e",)) -> Group:
+    return Group("1", "q", list(expected), list(retrieved))
 
 
 async def test_a_judge_that_asks_no_model_takes_nothing():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
-from judged_server.domain import JudgeSpec, QueryGroup, Sides, VerdictFault
+from judged_server.domain import Group, JudgeSpec, Sides, VerdictFault
 from judged_server.errors import ModelDamaged
 from judged_server.judges.base import Caller, Judge, Profile
 from judged_server.judges.catalog import JudgeCatalog
@@ -83,7 +83,7 @@ def groups(draw):
         negatives = draw(st.sampled_from([[], ["a"]]))
         slices = {"topic": draw(st.sampled_from("uv"))}
         found.append(
-            QueryGroup(
+            Group(
                 str(number), "", expected, retrieved, negatives=negatives, metadata=slices, **more
             )
         )
@@ -132,7 +132,7 @@ async def test_parts_are_measured_as_the_whole(whole, data):
 
 
 def group(query_id, expected, retrieved, **more):
-    return QueryGroup(query_id, "", expected, retrieved, **more)
+    return Group(query_id, "", expected, retrieved, **more)
 
 
 class TestFailures:
@@ -166,14 +166,14 @@ async def test_vectors_choose_the_judge_that_compares_them_behind_groups_without
     )
     vectors = Sides(np.eye(2, dtype=np.float32)[:1], np.eye(2, dtype=np.float32))
     by_id = group("1", [], ["?"], document_ids=["a"], relevant_document_ids=["a"])
-    brings = QueryGroup("2", "", (), (), embeddings=vectors)
+    brings = Group("2", "", (), (), embeddings=vectors)
     done, _ = await measured(run, [([by_id], False), ([brings], False)])
     assert done.table.columns[0].values.tolist() == [1.0, 1.0]
     assert "caller" in done.identity.signature
 
 
 async def test_an_id_that_a_later_part_found_was_not_missed():
-    whole = QueryGroup("1", "", (), ("", ""), ("X", "x"), ("x",))
+    whole = Group("1", "", (), ("", ""), ("X", "x"), ("x",))
     first, second = cut_at(whole, 1)
     done, _ = await measured(parted(metrics=["mrr"]), [([first], False), ([second], True)])
     once, _ = await measured(parted(metrics=["mrr"]), [([whole], False)])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_server.domain import JudgeSpec, QueryGroup
+from judged_server.domain import Group, JudgeSpec
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind
 from judged_server.metrics.compute import SettledOptions
@@ -20,7 +20,7 @@ async def run(catalog, groups, metrics=("recall",), judge="exact", **how):
 
 
 def group(query_id, expected, retrieved, **more):
-    return QueryGroup(query_id, "", expected, retrieved, **more)
+    return Group(query_id, "", expected, retrieved, **more)
 
 
 async def test_matches_come_by_group_rank_and_reference(catalog):

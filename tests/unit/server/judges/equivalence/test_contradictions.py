@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.domain import JudgeSpec, QueryGroup
+from judged_server.domain import Group, JudgeSpec
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.equivalence.words import contradicted, contradicts
 
@@ -23,7 +23,7 @@ def pairs(*, same: bool) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("expected", "answer"), pairs(same=False))
 def test_what_turns_a_text_around(expected: str, answer: str):
     judge = EquivalenceKind().build(JudgeSpec("answer_equivalence"))
-    columns = judge.score([QueryGroup("", "q", [expected], [answer])])
+    columns = judge.score([Group("", "q", [expected], [answer])])
     assert columns.scores[0] < 0.2
     assert columns.probabilities[0] < 0.2
 

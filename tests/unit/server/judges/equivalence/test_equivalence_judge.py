@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judged.values.choices import Flag, Status
-from judged_server.domain import JudgeSpec, QueryGroup, ScoreColumns, Verdicts
+from judged_server.domain import Group, JudgeSpec, ScoreColumns, Verdicts
 from judged_server.judges.equivalence import judge as model_file
 from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.equivalence.words import MAX_WORDS
@@ -17,17 +17,16 @@ DATA = Path(__file__).parents[5] / "benchmarks" / "equivalence" / "data"
 JUDGE = EquivalenceKind().build(JudgeSpec("answer_equivalence"))
 
 
-def read(name: str) -> tuple[list[QueryGroup], list[bool]]:
+def read(name: str) -> tuple[list[Group], list[bool]]:
     items = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
     groups = [
-        QueryGroup(i["id"], i["query"], i["expected_alternatives"], [i["retrieved_text"]])
-        for i in items
+        Group(i["id"], i["query"], i["expected_alternatives"], [i["retrieved_text"]]) for i in items
     ]
     return groups, [item["label"] for item in items]
 
 
 def judge(query: str, expected: list[str], *answers: str) -> ScoreColumns:
-    return JUDGE.score([QueryGroup("q", query, expected, list(answers))])
+    return JUDGE.score([Group("q", query, expected, list(answers))])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.choices import Status
 from judged.values.judges import Usage
-from judged_server.domain import QueryGroup, ScoreColumns
+from judged_server.domain import Group, ScoreColumns
 from judged_server.judges.llm.judge import (
     number_contexts,
     to_columns,
@@ -56,7 +56,7 @@ def columns_of(
 texts = st.text("ab", max_size=1)
 groups = st.lists(
     st.builds(
-        lambda query, expected, retrieved: QueryGroup("", query, expected, retrieved),
+        lambda query, expected, retrieved: Group("", query, expected, retrieved),
         texts,
         st.lists(texts, max_size=3),
         st.lists(texts, max_size=3),

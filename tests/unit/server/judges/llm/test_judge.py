@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from judged_server.domain import JudgeSpec, QueryGroup, Verdicts
+from judged_server.domain import Group, JudgeSpec, Verdicts
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.llm.judge import LlmJudge, LlmKind
@@ -54,8 +54,8 @@ def judge_over(models: ChatModels | None, **parameters: object) -> LlmJudge:
     return judge
 
 
-def group(*retrieved: str) -> QueryGroup:
-    return QueryGroup("", "q", ["e"], retrieved)
+def group(*retrieved: str) -> Group:
+    return Group("", "q", ["e"], retrieved)
 
 
 class TestRubrics:
