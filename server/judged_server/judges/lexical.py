@@ -1,10 +1,8 @@
 """The judges `exact`, `span` and `token_overlap`: they compare texts, or places in files.
 
-The query is not used.
+`exact` and `span` do not use the query; `span` is for golden sets that point into files.
 
-For golden sets that point into files instead of quoting them. Texts and the query are not used.
-
-Each distinct text of a slice is read once; two texts are then compared by their sets of words.
+`token_overlap` reads each distinct text of a slice once, and compares the sets of words.
 
 The profile `weighted` looks for phrases too. A phrase is two to four neighbours among the content
 words of an expected text, joined by single spaces, and is found wherever the normal form of a
