@@ -128,8 +128,12 @@ def main() -> None:
     for name, n_drawn, max_error in POPULATIONS:
         of_file = items.files == FILES.index(name)
         violations, settled = measure(
-            *(scores[of_file], items.labels[of_file], items.questions[of_file]),
-            *(n_drawn, max_error, arguments.draws),
+            scores[of_file],
+            items.labels[of_file],
+            items.questions[of_file],
+            n_drawn,
+            max_error,
+            arguments.draws,
         )
         print(
             f"{name}, {n_drawn} questions, error {max_error:g}: the bounds broke their promise in "
@@ -143,8 +147,12 @@ def main() -> None:
             ScoredStage("answer_equivalence", scores[of_file], 1.0),
         )
         broken, share = measure_frontier(
-            *(stages, items.labels[of_file], items.questions[of_file]),
-            *(2 * n_drawn, max_error, arguments.draws),
+            stages,
+            items.labels[of_file],
+            items.questions[of_file],
+            2 * n_drawn,
+            max_error,
+            arguments.draws,
         )
         print(
             f"{name}, {2 * n_drawn} questions, error {max_error:g}: the proposed cascade broke its "

@@ -52,8 +52,17 @@ def audit(report: str, known: list[str]) -> tuple[list[str], list[str]]:
 def main(arguments: list[str]) -> int:
     """Run the script; return the exit status."""
     command = [
-        *(str(PIP_AUDIT), "--requirement", str(LOCK), "--require-hashes", "--disable-pip"),
-        *("--format", "json", "--progress-spinner", "off", "--timeout", "15"),
+        str(PIP_AUDIT),
+        "--requirement",
+        str(LOCK),
+        "--require-hashes",
+        "--disable-pip",
+        "--format",
+        "json",
+        "--progress-spinner",
+        "off",
+        "--timeout",
+        "15",
     ]
     if not PIP_AUDIT.exists():
         print("pip-audit: not run; it is not installed here; `make audit` installs it")

@@ -55,9 +55,21 @@ def stale() -> list[Path]:
 def lock(path: Path, wanted: list[str]) -> None:
     """Resolve some requirements for every machine that the image is built for."""
     command = [
-        *(str(UV), "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate"),
-        *("--generate-hashes", "--universal", "--python-version", "3.11"),
-        *("--only-binary", ":all:", "--exclude-newer", COOL_DOWN),
+        str(UV),
+        "pip",
+        "compile",
+        "-",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        "--generate-hashes",
+        "--universal",
+        "--python-version",
+        "3.11",
+        "--only-binary",
+        ":all:",
+        "--exclude-newer",
+        COOL_DOWN,
     ]
     done = subprocess.run(
         command, input="\n".join(wanted), capture_output=True, text=True, check=False

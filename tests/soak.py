@@ -52,8 +52,14 @@ CALLERS = 12
 METHOD = "/judged.v1.JudgeService/BatchJudge"
 NEVER = {"UNKNOWN", "INTERNAL"}
 FLAGS = (
-    *("--log-level", "warning", "--embedding-backend", "onnxruntime"),
-    *("--vector-cache", "memory", "--vector-cache-memory-bytes", str(4 << 20)),
+    "--log-level",
+    "warning",
+    "--embedding-backend",
+    "onnxruntime",
+    "--vector-cache",
+    "memory",
+    "--vector-cache-memory-bytes",
+    str(4 << 20),
 )
 """A small cache, so that it is full before the memory is looked at."""
 LOST_BY_GRPC = {"call": 96, "stream": 96 + 176 + 96}

@@ -84,7 +84,9 @@ def main() -> None:
                 places = np.sort(np.array(order[:n]))
                 for what, (machine, people) in values.items():
                     found = correct_mean(
-                        *(machine, people[places], places),
+                        machine,
+                        people[places],
+                        places,
                         clusters=of,
                         inclusion=np.array(chances)[places],
                     )

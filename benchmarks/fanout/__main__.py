@@ -59,7 +59,13 @@ SIDES = ("bare", "judge", "sdk")
 SEED = 53
 PERCENTILES = (50, 95, 99)
 LATENCIES = (
-    *("overhead_ms", "call_ms", "paid_call_ms", "stream_ms", "judge_ms", "bare_ms", "grpc_ms"),
+    "overhead_ms",
+    "call_ms",
+    "paid_call_ms",
+    "stream_ms",
+    "judge_ms",
+    "bare_ms",
+    "grpc_ms",
 )
 
 
@@ -73,9 +79,14 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
         config = Path(folder, "llm.toml")
         config.write_text(to_toml(configuration(url, arguments.concurrency)))
         flags = (
-            *("--llm-config", str(config)),
-            *("--llm-cache", "disk", "--llm-cache-dir", str(Path(folder, "replies"))),
-            *("--max-chunks-in-flight", str(MOST_IN_FLIGHT)),
+            "--llm-config",
+            str(config),
+            "--llm-cache",
+            "disk",
+            "--llm-cache-dir",
+            str(Path(folder, "replies")),
+            "--max-chunks-in-flight",
+            str(MOST_IN_FLIGHT),
         )
         server = stack.enter_context(serving("judged_server", *flags))
         workers = {

@@ -39,8 +39,12 @@ def main() -> None:
     metrics = [
         kind(k=10)
         for kind in (
-            *(evret.HitRate, evret.Recall, evret.Precision),
-            *(evret.MRR, evret.NDCG, evret.AveragePrecision),
+            evret.HitRate,
+            evret.Recall,
+            evret.Precision,
+            evret.MRR,
+            evret.NDCG,
+            evret.AveragePrecision,
         )
     ]
     evaluator = evret.Evaluator(retriever=Shelf(), metrics=metrics, judge=evret.TokenOverlapJudge())

@@ -81,8 +81,11 @@ def _is_plain(group: QueryGroup) -> bool:
     if group.metadata is None or group.embeddings or group.spans:
         return False
     lists = (
-        *(group.expected, group.retrieved, group.negatives),
-        *(group.document_ids, group.relevant_document_ids),
+        group.expected,
+        group.retrieved,
+        group.negatives,
+        group.document_ids,
+        group.relevant_document_ids,
     )
     if not set(map(type, lists)) <= _LISTED:
         return False
@@ -354,8 +357,13 @@ _OPTIONS_OF = {
 }
 """Which options something has, by what the rankings are given as."""
 _OF_INPUT = (
-    *("matching", "no_gold", "strict_duplicates", "complete", "unjudged"),
-    *("relevance_level", "max_documents"),
+    "matching",
+    "no_gold",
+    "strict_duplicates",
+    "complete",
+    "unjudged",
+    "relevance_level",
+    "max_documents",
 )
 RELEVANCE: Mapping[type, str] = {
     TrecRankings: "trec",

@@ -149,7 +149,9 @@ class AsyncClient(BaseClient[AsyncConnection]):
         texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
         batch = Batch(
-            *(await self._filled(fold(items), judge, timeout), judge, asking),
+            await self._filled(fold(items), judge, timeout),
+            judge,
+            asking,
             include_details=include_details,
             request_id=request_id,
             progress=progress,
@@ -241,7 +243,11 @@ class AsyncClient(BaseClient[AsyncConnection]):
         if isinstance(groups, Sequence):
             groups = await self._filled(groups, judge, timeout)
         stream = EvaluateStream(
-            *(groups, metrics, judge, options, asking),
+            groups,
+            metrics,
+            judge,
+            options,
+            asking,
             include_verdicts=include_verdicts,
             include_details=include_details,
             record=record,

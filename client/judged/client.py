@@ -150,7 +150,9 @@ class Client(BaseClient[Connection]):
         texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
         """
         batch = Batch(
-            *(self._filled(fold(items), judge, timeout), judge, asking),
+            self._filled(fold(items), judge, timeout),
+            judge,
+            asking,
             include_details=include_details,
             request_id=request_id,
             progress=progress,
@@ -242,7 +244,11 @@ class Client(BaseClient[Connection]):
         if isinstance(groups, Sequence):
             groups = self._filled(groups, judge, timeout)
         stream = EvaluateStream(
-            *(groups, metrics, judge, options, asking),
+            groups,
+            metrics,
+            judge,
+            options,
+            asking,
             include_verdicts=include_verdicts,
             include_details=include_details,
             record=record,

@@ -29,7 +29,17 @@ SUFFIX_LIST = """s es ies ied ed ing eed at bl iz ational tional enci anci izer 
 SUFFIXES = SUFFIX_LIST.split()
 ODD_PIECES = [
     *"..,,,--115a b\t\n'&;<>\"_~{[`/:é\u00a0\u2003٣ßΣ",
-    *("<skipped>", "-\n", "&quot;", "&amp;", "&lt;", "&gt;", "\r\n", "\x1c", "\x85", "\u212a", "İ"),
+    "<skipped>",
+    "-\n",
+    "&quot;",
+    "&amp;",
+    "&lt;",
+    "&gt;",
+    "\r\n",
+    "\x1c",
+    "\x85",
+    "\u212a",
+    "İ",
 ]
 
 

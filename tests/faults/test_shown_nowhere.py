@@ -80,9 +80,18 @@ def world(tmp_path: Path) -> Iterator[World]:
             )
         config.write_text("\n".join(lines))
         with running_server(
-            *("--tenants", str(tenants), "--llm-config", str(config), "--llm-cache", "off"),
-            *("--metrics-listen", "127.0.0.1:0", "--log-level", "debug"),
-            *("--otlp-endpoint", collector.address),
+            "--tenants",
+            str(tenants),
+            "--llm-config",
+            str(config),
+            "--llm-cache",
+            "off",
+            "--metrics-listen",
+            "127.0.0.1:0",
+            "--log-level",
+            "debug",
+            "--otlp-endpoint",
+            collector.address,
             env={"THE_KEY": KEY},
         ) as server:
             yield World(server, token, providers, collector)

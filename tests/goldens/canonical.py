@@ -14,8 +14,15 @@ from tests.goldens.meant import RENAMED
 
 ROOM = 4096
 HIDDEN = {
-    *("latency", "latency_s", "renewed_at", "created_at", "day", "days", "retry_delay"),
-    *("request_id", "canary"),
+    "latency",
+    "latency_s",
+    "renewed_at",
+    "created_at",
+    "day",
+    "days",
+    "retry_delay",
+    "request_id",
+    "canary",
 }
 """Fields of messages and documents that have a time or a chance of their own."""
 LEFT_OUT = {"cached", "shared", "attempts"}

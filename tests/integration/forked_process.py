@@ -48,8 +48,11 @@ class ForkedProcess:
         self._process = _CONTEXT.Process(
             target=_become,
             args=(
-                *(module, list(arguments), os.fspath(cwd or Path.cwd())),
-                *(dict(os.environ if env is None else env), streams),
+                module,
+                list(arguments),
+                os.fspath(cwd or Path.cwd()),
+                dict(os.environ if env is None else env),
+                streams,
             ),
             daemon=True,  # ended with this process, should a test leave it
         )

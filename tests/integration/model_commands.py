@@ -13,8 +13,14 @@ _BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
 COMMANDS: dict[str, tuple[str, ...]] = {
     "judge": ("judge", "contexts.jsonl", "--judge", "llm"),
     "evaluate": (
-        *("evaluate", "dataset.json", "--results", "results.jsonl"),
-        *("-m", "mrr", "--judge", "llm"),
+        "evaluate",
+        "dataset.json",
+        "--results",
+        "results.jsonl",
+        "-m",
+        "mrr",
+        "--judge",
+        "llm",
     ),
     "score": ("score", "answers.jsonl", "--rubric", "helpfulness"),
     "calibrate": ("calibrate", "labels.jsonl", "--judge", "llm"),

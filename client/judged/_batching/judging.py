@@ -246,7 +246,9 @@ def distinct_group(group: QueryGroup) -> QueryGroup:
 
 
 PASSING = (
-    *(errors.Retryable, errors.DeadlineExceeded, errors.InternalError),
+    errors.Retryable,
+    errors.DeadlineExceeded,
+    errors.InternalError,
     errors.BudgetExhausted,
 )
 """Failures of a message that leave the others of its call as they are."""

@@ -134,11 +134,17 @@ def private_server() -> Iterator[str]:
 def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
     socket = folder / "judged.sock"
     command = [
-        *(sys.executable, "-m", "judged_server"),
-        *("--listen", f"unix:{socket}"),
-        *("--port-file", str(folder / "address")),
-        *("--log-level", "warning"),
-        *("--grace-s", "1"),
+        sys.executable,
+        "-m",
+        "judged_server",
+        "--listen",
+        f"unix:{socket}",
+        "--port-file",
+        str(folder / "address"),
+        "--log-level",
+        "warning",
+        "--grace-s",
+        "1",
         "--stop-with-stdin",
     ]
     # What is set for servers that others call: this one has a socket that is nobody else's.

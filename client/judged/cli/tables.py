@@ -119,8 +119,12 @@ def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
     """Return the naive mean, that of the labels and the corrected one, side by side."""
     rows = [
         (
-            *(name, mean.naive, mean.labels_only, mean.corrected),
-            *(f"{mean.n_labelled} of {mean.n}", f"{mean.power:.3f}"),
+            name,
+            mean.naive,
+            mean.labels_only,
+            mean.corrected,
+            f"{mean.n_labelled} of {mean.n}",
+            f"{mean.power:.3f}",
         )
         for name, mean in means.items()
     ]

@@ -214,7 +214,13 @@ def answer_similarity(
     )
     signature = f"{METRIC}|judge:{verdicts.judge.scoring_key[:8]}|v1"
     metric = MetricResult(
-        *(METRIC, mean.mean if mean.n else None, mean.n, None, None, signature, values),
+        METRIC,
+        mean.mean if mean.n else None,
+        mean.n,
+        None,
+        None,
+        signature,
+        values,
         interval=mean.interval,
     )
     missing = len(values) - len(known)

@@ -255,7 +255,8 @@ def evaluate_answers(
     found = ScoredAnswers([], [summarise(each.id, []) for each in scored_by], Usage())
     if answered:
         found = client.score_answers(
-            *(answered, scored_by),
+            answered,
+            scored_by,
             asking=asking,
             request_id=log.run,
             timeout=timeout,

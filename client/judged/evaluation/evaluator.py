@@ -129,7 +129,9 @@ class Evaluator:
             found = Retrieval(0, dict(results))
         else:
             found = retrieve_all(
-                *(source, dataset.queries, k or 1),
+                source,
+                dataset.queries,
+                k or 1,
                 concurrency=concurrency,
                 log=log,
                 progress=stage("retrieving", progress),
@@ -148,7 +150,10 @@ class Evaluator:
             self._judge(groups, judge, log, asking, timeout, stage("judging", progress))
             judge = log
         evaluation = self.evaluate_groups(
-            *(groups, metrics, judge, options),
+            groups,
+            metrics,
+            judge,
+            options,
             asking=asking,
             timeout=timeout,
             progress=stage("judging", progress),
@@ -213,7 +218,10 @@ class Evaluator:
         names, judge = as_metrics(metrics), as_judge(judge)
         if not isinstance(judge, RecordedJudge):
             return self._client.evaluate(
-                *(groups, names, judge, options),
+                groups,
+                names,
+                judge,
+                options,
                 include_verdicts=bool(own_metrics(names)),
                 asking=asking,
                 record=record,

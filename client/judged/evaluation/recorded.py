@@ -204,7 +204,8 @@ def evaluate_recorded(
             distinct, ranks, _of_groups(found, len(given), len(found.offsets) - 1)
         )
     table = client.compute_metrics(
-        *(metrics, _rankings(distinct, verdicts)),
+        metrics,
+        _rankings(distinct, verdicts),
         replace(options, strict_duplicates=False),  # none is left
         metadata={g.query_id: g.metadata for g in given if g.metadata and options.slice_by},
         timeout=timeout,
@@ -244,7 +245,9 @@ def _rankings(groups: Sequence[QueryGroup], verdicts: Verdicts | None) -> Judged
         return JudgedRankings(rankings, [])
     top = verdicts.judge.max_grade
     return JudgedRankings(
-        *(rankings, verdicts.relevant, verdicts.status),
+        rankings,
+        verdicts.relevant,
+        verdicts.status,
         source=verdicts.source,
         score=verdicts.score if top else (),
         max_grade=top,
@@ -258,8 +261,11 @@ def _negatives(
     asked = [each for each in zip(groups, ranks, strict=True) if each[0].negatives]
     matches = [
         NegativeMatch(
-            *(group.query_id, of[rank], negative),
-            *(names_of(group)[rank], verdicts.score[place]),
+            group.query_id,
+            of[rank],
+            negative,
+            names_of(group)[rank],
+            verdicts.score[place],
         )
         for (group, of), (start, end) in zip(asked, pairwise(verdicts.offsets), strict=True)
         for place in range(start, end)

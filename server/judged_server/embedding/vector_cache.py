@@ -53,8 +53,14 @@ ENGINE_VERSION = 4
 
 
 _OF_CARD = attrgetter(
-    *("model_sha256", "tokenizer_sha256", "pooling", "normalize", "max_tokens", "prefix"),
-    *("precision", "execution_provider"),
+    "model_sha256",
+    "tokenizer_sha256",
+    "pooling",
+    "normalize",
+    "max_tokens",
+    "prefix",
+    "precision",
+    "execution_provider",
 )
 
 

@@ -425,7 +425,12 @@ def _usage(done: Completed, card: ChatModelCard) -> Usage:
             + tokens.output_tokens * prices.output_per_million
         )
     return Usage(
-        *(1, done.attempts, tokens.input_tokens, tokens.output_tokens, cost, done.latency_s),
+        1,
+        done.attempts,
+        tokens.input_tokens,
+        tokens.output_tokens,
+        cost,
+        done.latency_s,
         estimated=int(tokens.estimated or done.in_doubt > 0),
         left_out=tuple(sorted({f"{card.name}: {what}" for what in done.reply.left_out})),
     )

@@ -310,7 +310,10 @@ FAMILIES = {
     for family in (
         Family("exact", "exact", "verbatim", MIN_SCORE, "are equal, byte for byte"),
         Family(
-            *("similarity", "semantic", "", MIN_SCORE),
+            "similarity",
+            "semantic",
+            "",
+            MIN_SCORE,
             f"have embeddings with a cosine of at least {MIN_SCORE:g}, the fixed threshold of this "
             "metric, not the default of the judge semantic",
         ),

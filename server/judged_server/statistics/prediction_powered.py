@@ -126,7 +126,12 @@ def correct_mean(
         )
     value = min(max(found.value, items.low), items.high)
     return CorrectedEstimate(
-        *(Estimate(value, found.interval), naive, labels_only, n, items.n_clusters, found.power),
+        Estimate(value, found.interval),
+        naive,
+        labels_only,
+        n,
+        items.n_clusters,
+        found.power,
         warnings=tuple(warnings),
     )
 

@@ -50,9 +50,21 @@ def llama_server(log: Path, parallel: int = 2) -> Iterator[str]:
         port = free.getsockname()[1]
     address = f"127.0.0.1:{port}"
     command = [
-        *(str(BIN / "llama-server"), "--model", str(MODEL), "--alias", ALIAS),
-        *("--host", "127.0.0.1", "--port", str(port)),
-        *("--ctx-size", "8192", "--parallel", str(parallel), "--threads", "1"),
+        str(BIN / "llama-server"),
+        "--model",
+        str(MODEL),
+        "--alias",
+        ALIAS,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--ctx-size",
+        "8192",
+        "--parallel",
+        str(parallel),
+        "--threads",
+        "1",
     ]
     with log.open("w") as said:
         process = subprocess.Popen(

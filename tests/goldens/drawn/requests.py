@@ -27,15 +27,35 @@ ITEMS = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitline
 draw, _ids = random.Random(37), (f"q{n}" for n in count())
 
 METRICS = [
-    *("precision@3", "recall@2", "recall", "f1@3", "hit_rate@1", "mrr", "mrr@2", "ap", "ap@3"),
-    *("ndcg", "ndcg@3", "r_precision", "context_precision@3", "hybrid_log_rank", "err@3"),
-    *("rbp(p=0.5)", "rbp@3", "rbp_residual"),
+    "precision@3",
+    "recall@2",
+    "recall",
+    "f1@3",
+    "hit_rate@1",
+    "mrr",
+    "mrr@2",
+    "ap",
+    "ap@3",
+    "ndcg",
+    "ndcg@3",
+    "r_precision",
+    "context_precision@3",
+    "hybrid_log_rank",
+    "err@3",
+    "rbp(p=0.5)",
+    "rbp@3",
+    "rbp_residual",
 ]
 OF_ANY = METRICS[:7]
 """Metrics of the matching mode any."""
 ON_THE_WAY = [
-    *("recall_exact@2", "precision_exact", "f1_exact@2", "hybrid_log_rank_exact"),
-    *("recall_similarity", "precision_similarity@2", "f1_similarity"),
+    "recall_exact@2",
+    "precision_exact",
+    "f1_exact@2",
+    "hybrid_log_rank_exact",
+    "recall_similarity",
+    "precision_similarity@2",
+    "f1_similarity",
 ]
 POOLED = [*METRICS, "bpref", "judged@5", "infap"]
 TEXT = ["bleu", "rouge1", "rouge2", "rougeL", "token_f1", "exact_match"]
@@ -415,8 +435,15 @@ def answer(item_id: str, *words: str) -> Fields:
 def scoring() -> Iterator[Call]:
     words = ((), ("bad",), ("failing",), ("refuse",), ("broken",), ("split", "none"))
     rubrics = [
-        *("answer_match", "answer_preference", "answer_quality", "answer_relevance"),
-        *("context_recall", "context_relevance", "faithfulness", "harmlessness", "helpfulness"),
+        "answer_match",
+        "answer_preference",
+        "answer_quality",
+        "answer_relevance",
+        "context_recall",
+        "context_relevance",
+        "faithfulness",
+        "harmlessness",
+        "helpfulness",
     ]
     for name, specs in {
         **{name: [spec(name)] for name in rubrics},

@@ -119,13 +119,26 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ]
     with (
         running_server(
-            *("--tenants", str(path), "--http-listen", "127.0.0.1:0"),
-            *("--failed-calls-per-minute", "0"),
+            "--tenants",
+            str(path),
+            "--http-listen",
+            "127.0.0.1:0",
+            "--failed-calls-per-minute",
+            "0",
         ) as plain,
         running_server(
-            *("--tenants", str(secure), "--certificate", tls[0]),
-            *("--private-key", tls[1], "--client-ca", str(authority.ca)),
-            *("--http-listen", "127.0.0.1:0", "--failed-calls-per-minute", "0"),
+            "--tenants",
+            str(secure),
+            "--certificate",
+            tls[0],
+            "--private-key",
+            tls[1],
+            "--client-ca",
+            str(authority.ca),
+            "--http-listen",
+            "127.0.0.1:0",
+            "--failed-calls-per-minute",
+            "0",
         ) as mutual,
     ):
         channels = {

@@ -51,8 +51,16 @@ def server(
     new_token(path, "a")
     certificate, key = authority.server()
     with running_server(
-        *("--tenants", str(path), "--certificate", str(certificate), "--private-key", str(key)),
-        *("--client-ca", str(authority.ca), "--http-listen", "127.0.0.1:0"),
+        "--tenants",
+        str(path),
+        "--certificate",
+        str(certificate),
+        "--private-key",
+        str(key),
+        "--client-ca",
+        str(authority.ca),
+        "--http-listen",
+        "127.0.0.1:0",
     ) as server:
         yield server
 

@@ -97,8 +97,13 @@ class TestTls:
                 assert (await other.judge(GROUPS, "exact")).relevant == [True]
             done = run_in(
                 Path.cwd(),
-                *("judges", "--target", address, "--tls-ca", str(authority.ca)),
-                *("--tls-proxy", given.url),
+                "judges",
+                "--target",
+                address,
+                "--tls-ca",
+                str(authority.ca),
+                "--tls-proxy",
+                given.url,
             )
             assert done.returncode == 0, done.stderr
         assert given.read.count(f"CONNECT {address} ".encode()) == 3

@@ -50,8 +50,14 @@ def world(tmp_path: Path) -> Iterator[World]:
     path.write_text("[tenants.a]\n")
     token = new_token(path, "a")
     with running_server(
-        *("--tenants", str(path), "--failed-calls-per-minute", str(MOST)),
-        *("--http-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"),
+        "--tenants",
+        str(path),
+        "--failed-calls-per-minute",
+        str(MOST),
+        "--http-listen",
+        "127.0.0.1:0",
+        "--metrics-listen",
+        "127.0.0.1:0",
     ) as server:
         yield World(server, token)
 

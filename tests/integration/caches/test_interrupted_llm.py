@@ -134,7 +134,9 @@ def test_no_score_of_an_interrupted_evaluation_of_answers_is_charged_twice(
     def evaluate() -> AnswerEvaluation:
         with Client(llm_server.address) as client:
             return evaluate_answers(
-                *(questions, str, ["answer_match"]),
+                questions,
+                str,
+                ["answer_match"],
                 client=client,
                 resume=tmp_path / "said.jsonl",
                 asking=Asking(mode),

@@ -22,8 +22,12 @@ def test_what_was_answered_before_a_kill_is_in_the_file(tmp_path: Path):
     acknowledged: list[str] = []
     with provider_on_a_thread() as provider:
         flags = (
-            *("--llm-config", llm_config(tmp_path, provider, {"small": priced(1.0, 2.0)})),
-            *("--llm-cache", "disk", "--llm-cache-dir", str(tmp_path / "replies")),
+            "--llm-config",
+            llm_config(tmp_path, provider, {"small": priced(1.0, 2.0)}),
+            "--llm-cache",
+            "disk",
+            "--llm-cache-dir",
+            str(tmp_path / "replies"),
         )
         for number in range(ROUNDS):
             with running_server(*flags) as server:

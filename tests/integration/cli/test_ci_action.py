@@ -228,7 +228,7 @@ def test_a_baseline_that_is_a_file_is_named_as_one(repository, content, said):
 def test_a_comparison_with_a_file_names_the_file(repository):
     (repository.at / "before.json").write_bytes((repository.at / "result.json").read_bytes())
     done = run_in(
-        *(repository.at, "ci", "result.json", "--baseline", "before.json", "--json", "ci.json")
+        repository.at, "ci", "result.json", "--baseline", "before.json", "--json", "ci.json"
     )
     assert done.returncode == 0, done.stderr
     assert "Baseline: the file before.json, 0 days old" in done.stdout

@@ -83,8 +83,16 @@ class TestScore:
 
 class TestEvaluate:
     COMMAND = (
-        *("evaluate", "dataset.json", "--results", "results.jsonl", "-m", "mrr"),
-        *("--judge", "llm", "--min-score", "mrr=0.9"),
+        "evaluate",
+        "dataset.json",
+        "--results",
+        "results.jsonl",
+        "-m",
+        "mrr",
+        "--judge",
+        "llm",
+        "--min-score",
+        "mrr=0.9",
     )
 
     def write(self, folder: Path, texts: list[str]) -> None:

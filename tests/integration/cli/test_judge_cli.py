@@ -26,7 +26,14 @@ class TestJudge:
     def test_reads_standard_input_and_writes_files(self, judged, folder):
         stdin = (folder / "contexts.jsonl").read_text()
         done = judged(
-            *("judge", "-", "--judge", "exact", "--output", "out.jsonl", "--json", "out.json"),
+            "judge",
+            "-",
+            "--judge",
+            "exact",
+            "--output",
+            "out.jsonl",
+            "--json",
+            "out.json",
             stdin=stdin,
         )
         assert (done.returncode, done.stdout) == (0, "")

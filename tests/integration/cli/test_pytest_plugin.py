@@ -202,6 +202,9 @@ def test_answers_are_held_to_a_rubric_with_what_is_missing_at_its_worst(project)
     assert "failed  other  LookupError: nothing found" in done.stdout
     table = table_of(done.stdout, "test_scores.py::")
     assert [line.split()[0].partition("::")[2] for line in table] == [
-        *("test_falls_short", "test_holds", "test_the_system", "test_the_system"),
+        "test_falls_short",
+        "test_holds",
+        "test_the_system",
+        "test_the_system",
     ]
     assert table[1].split()[1:] == ["answer_match", "0.5000,", "n", "2,", "held", "to", "0.333333"]

@@ -15,8 +15,14 @@ from tests.fakes.result_documents import HOSTILE, comparison, hostile_document, 
 from tests.integration import node_programs
 
 FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 ]
 READY = "html[data-ready]"
 

@@ -136,8 +136,16 @@ class TestTargets:
     @pytest.mark.parametrize(
         "target",
         [
-            *("http://judge:8470", "https://judge:8470/", "judge", "[::1]", "judge:", "judge:0"),
-            *("judge:65536", "judge:" + "9" * 5000, "unix:", "unix:/" + "x" * 107),
+            "http://judge:8470",
+            "https://judge:8470/",
+            "judge",
+            "[::1]",
+            "judge:",
+            "judge:0",
+            "judge:65536",
+            "judge:" + "9" * 5000,
+            "unix:",
+            "unix:/" + "x" * 107,
         ],
     )
     def test_what_is_none_is_told_how_to_write_it(self, kind: type, target: str):

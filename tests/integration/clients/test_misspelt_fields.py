@@ -23,7 +23,12 @@ def test_evaluate_tells_a_misspelt_answer(tmp_path: Path, judged: Commands, stri
     write(tmp_path / "d.json", {**DATASET, "queries": [misspelt, second]})
     write(tmp_path / "r.jsonl", *RESULTS)
     done = judged(
-        *("evaluate", "d.json", "--results", "r.jsonl", "--metric", "mrr"),
+        "evaluate",
+        "d.json",
+        "--results",
+        "r.jsonl",
+        "--metric",
+        "mrr",
         *(["--strict"] if strict else []),
     )
     assert "did you mean 'expected_answers'?" in done.stderr

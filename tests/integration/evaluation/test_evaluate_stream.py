@@ -29,9 +29,27 @@ from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from tests.integration.evaluation.evaluate_calls import needs_model, small_chunks, unary
 
 WORDS = [
-    *("rag", "retrieval", "augmented", "generation", "improves", "llm", "vector", "databases"),
-    *("store", "embeddings", "not", "never", "naïve", "Straße", "İstanbul", "\u212aelvin"),
-    *("検索", "拡張", "生成", "поиск", "😀"),
+    "rag",
+    "retrieval",
+    "augmented",
+    "generation",
+    "improves",
+    "llm",
+    "vector",
+    "databases",
+    "store",
+    "embeddings",
+    "not",
+    "never",
+    "naïve",
+    "Straße",
+    "İstanbul",
+    "\u212aelvin",
+    "検索",
+    "拡張",
+    "生成",
+    "поиск",
+    "😀",
 ]
 FAMILIES = ["precision_exact@2", "hybrid_log_rank_exact(gamma=2)", "f1_similarity@3"]
 METRICS = ["ndcg@10", "ap", "recall@2", "precision@3", "mrr", "f1@2", "hit_rate"]

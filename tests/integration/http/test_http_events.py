@@ -40,8 +40,16 @@ def flags(provider: ScriptedProvider, tmp_path: Path) -> list[str]:
     tokens = tmp_path / "tenants.toml"
     tokens.write_text("[tenants.a]\n[tenants.b]\n")
     return [
-        *("--http-listen", "127.0.0.1:0", "--llm-config", config, "--llm-cache", "off"),
-        *("--tenants", str(tokens), "--grace-s", "0.2"),
+        "--http-listen",
+        "127.0.0.1:0",
+        "--llm-config",
+        config,
+        "--llm-cache",
+        "off",
+        "--tenants",
+        str(tokens),
+        "--grace-s",
+        "0.2",
     ]
 
 

@@ -72,7 +72,7 @@ def mind(running: tuple[World, Mind], world: World) -> Mind:
     return running[1]
 
 
-RECORD = (*("canary", "record", "contexts.jsonl", "-o", "c.json"), "--judge", "llm", "--asks", "10")
+RECORD = ("canary", "record", "contexts.jsonl", "-o", "c.json", "--judge", "llm", "--asks", "10")
 CHECK = ("canary", "check", "c.json")
 
 

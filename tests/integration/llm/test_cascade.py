@@ -45,14 +45,26 @@ def judged(tmp_path: Path, cascade_server: ServerProcess) -> Commands:
 
 def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path):
     judged.fine(
-        *("calibrate", str(DATA), "--judge", "answer_equivalence"),
-        *("--label-field", "label", "--max-share", "0.2", "--resamples", "200"),
-        *("-o", "my.calibration.json"),
+        "calibrate",
+        str(DATA),
+        "--judge",
+        "answer_equivalence",
+        "--label-field",
+        "label",
+        "--max-share",
+        "0.2",
+        "--resamples",
+        "200",
+        "-o",
+        "my.calibration.json",
     )
     stages = (
-        *("--judge", "cascade"),
-        *("--stage", "answer_equivalence:calibration=my.calibration.json"),
-        *("--stage", "llm:model=large"),
+        "--judge",
+        "cascade",
+        "--stage",
+        "answer_equivalence:calibration=my.calibration.json",
+        "--stage",
+        "llm:model=large",
     )
     given = ("judge", str(DATA), *stages)
     judged.fine(*given, "--estimate", "--json", "estimate.json")
@@ -74,7 +86,7 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     assert [stage["asked"] for stage in would_do["stages"]] == [293, len(asked)]
 
     judged(*given, "--trace", "t.jsonl", "--output", "first")
-    judged.fine(*("judge", str(DATA), "--judge", "none", "--trace", "t.jsonl", "--output", "r"))
+    judged.fine("judge", str(DATA), "--judge", "none", "--trace", "t.jsonl", "--output", "r")
     again = lines_of((tmp_path / "r").read_text())
     assert [line["stage"] for line in again] == [line["stage"] for line in lines]
 
@@ -83,8 +95,14 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     assert {line["status"] for line in lines} == {"OK", "ABSTAINED"}
     assert "BUDGET" in poor.stderr
     judged.fine(
-        *(*given, "--param", "unsettled=earlier", "--judge-refresh"),
-        *("--max-cost", "1e-9", "--output", "k"),
+        *given,
+        "--param",
+        "unsettled=earlier",
+        "--judge-refresh",
+        "--max-cost",
+        "1e-9",
+        "--output",
+        "k",
     )
     lines = lines_of((tmp_path / "k").read_text())
     assert sum(line.get("flags") == ["UNSETTLED"] for line in lines) == len(asked)
@@ -124,7 +142,13 @@ def test_a_cascade_proposed_from_labels(judged: Commands, tmp_path: Path):
     stages = ("--stage", "llm:model=large", "--stage", "answer_equivalence")
     given = ("frontier", str(DATA), "--label-field", "label", *stages)
     made = judged.fine(
-        *(*given, "--max-share", "0.3", "-o", "my.cascade.json", "--json", "f.json"),
+        *given,
+        "--max-share",
+        "0.3",
+        "-o",
+        "my.cascade.json",
+        "--json",
+        "f.json",
     )
     found = judged.read("f.json")
     point = found["frontier"][found["proposed"]]

@@ -35,8 +35,14 @@ MORE_THAN_IN_TIME = 800
 
 # Why what it says may be no verdict or score: on another CPU it says something else.
 NO_REPLY_OF_USE = {
-    *("UNPARSABLE", "SCHEMA", "REPLY_TRUNCATED", "REFUSED", "MARKER_REPEATED", "NO_QUORUM"),
-    *("NO_CLAIMS", "TIMEOUT"),
+    "UNPARSABLE",
+    "SCHEMA",
+    "REPLY_TRUNCATED",
+    "REFUSED",
+    "MARKER_REPEATED",
+    "NO_QUORUM",
+    "NO_CLAIMS",
+    "TIMEOUT",
 }
 
 GROUP = QueryGroup(

@@ -154,7 +154,11 @@ def test_a_rubric_by_a_model(world: World, name: str, model: str):
         scores = world.client.score_answers(
             [
                 AnswerItem(
-                    *("1", f"what of {text}", text, [f"a reference, {text}"], ["a context"]),
+                    "1",
+                    f"what of {text}",
+                    text,
+                    [f"a reference, {text}"],
+                    ["a context"],
                     other_answer="another text",
                 )
             ],

@@ -63,7 +63,9 @@ class TestVerdicts:
         assert [sample.status.name for sample in detail.samples] == ["OK", "ABSTAINED", "OK"]
         assert [sample.relevant for sample in detail.samples] == [True, None, False]
         assert [sample.judge.partition("|")[0] for sample in detail.samples] == [
-            *("llm", "llm", "exact")
+            "llm",
+            "llm",
+            "exact",
         ]
         assert detail.samples[0].reasoning == "sure says yes"
         assert detail.samples[1].reason == "REFUSED"

@@ -59,8 +59,13 @@ def test_from_labels_to_probabilities_of_scores(tmp_path: Path, provider: Script
     with running_server(*config) as ready:
         judged = Commands(tmp_path, ready.address)
         believed = judged.document(
-            *("calibrate", "labels.jsonl", *RUBRIC, "--resamples", "200"),
-            *("-o", "kept/ours.calibration.json"),
+            "calibrate",
+            "labels.jsonl",
+            *RUBRIC,
+            "--resamples",
+            "200",
+            "-o",
+            "kept/ours.calibration.json",
         )["reliability"]
         assert (believed["fitted"], believed["n_labels"], believed["n_queries"]) == (True, 240, 60)
         kept = Calibrator.load(tmp_path / "kept" / "ours.calibration.json")

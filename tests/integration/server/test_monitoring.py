@@ -58,10 +58,20 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         budget = f'[budget]\nper_day = 5.0\nfile = "{folder}/budget.sqlite"\n'
         config = llm_config(folder, provider, {"m": priced(1.0, 2.0)}, rest=budget)
         with running_server(
-            *("--tenants", str(path), "--metrics-listen", "127.0.0.1:0"),
-            *("--certificate", str(certificate), "--private-key", str(key)),
-            *("--llm-config", config, "--llm-cache-dir", str(folder / "replies")),
-            *("--vector-cache-dir", str(folder / "vectors")),
+            "--tenants",
+            str(path),
+            "--metrics-listen",
+            "127.0.0.1:0",
+            "--certificate",
+            str(certificate),
+            "--private-key",
+            str(key),
+            "--llm-config",
+            config,
+            "--llm-cache-dir",
+            str(folder / "replies"),
+            "--vector-cache-dir",
+            str(folder / "vectors"),
         ) as server:
             credentials = Tls(authority.ca, token=Token(token))
             with Client(server.address, credentials=credentials) as client:

@@ -55,9 +55,7 @@ class Traced:
 @pytest.fixture(scope="module")
 def traced(config: str) -> Iterator[Traced]:
     with running_collector() as collector:
-        with running_server(
-            *("--otlp-endpoint", collector.address, "--llm-config", config)
-        ) as server:
+        with running_server("--otlp-endpoint", collector.address, "--llm-config", config) as server:
             with Client(server.address) as client:
                 client.judge([GROUP], "semantic")
                 client.evaluate([GROUP], ["mrr"], Judge("exact"))

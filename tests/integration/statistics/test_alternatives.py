@@ -56,8 +56,12 @@ def test_all_commands_read_them_as_alternatives(folder: Path, judged: Commands):
     quality = judged.document("calibrate", "lines.jsonl", "--label-field", "label")["quality"]
     assert quality["true_positives"] + quality["true_negatives"] == 239
     metric = judged.document(
-        *("evaluate", "dataset.json", "--results", "results.jsonl"),
-        *("--metric", "hit_rate@1"),
+        "evaluate",
+        "dataset.json",
+        "--results",
+        "results.jsonl",
+        "--metric",
+        "hit_rate@1",
     )["metrics"]["hit_rate@1"]
     assert metric["mean"] == pytest.approx(relevant / 293)
 
@@ -73,7 +77,7 @@ def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(tmp_path: Path, 
         assert line["relevant"] == (line["score"] >= 0.5)
         assert 0 < line["probability"] < 1
     judged.fine(
-        *("judge", str(PUBLISHED), "--judge", "none", "--trace", "t.jsonl"), *("--output", "again")
+        "judge", str(PUBLISHED), "--judge", "none", "--trace", "t.jsonl", "--output", "again"
     )
     again = lines_of((tmp_path / "again").read_text())
     for line in (*lines, *again):
@@ -81,8 +85,12 @@ def test_the_judge_that_sees_all_of_them_gives_a_line_one_score(tmp_path: Path, 
     assert again == lines
     assert (
         judged.document(
-            *("calibrate", str(PUBLISHED), "--judge", "answer_equivalence"),
-            *("--label-field", "label"),
+            "calibrate",
+            str(PUBLISHED),
+            "--judge",
+            "answer_equivalence",
+            "--label-field",
+            "label",
         )["quality"]["n"]
         == 293
     )

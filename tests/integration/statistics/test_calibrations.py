@@ -29,9 +29,19 @@ JUDGE = ("--judge", "token_overlap", "--profile", "unicode")
 
 def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
     judged.fine(
-        *("calibrate", str(DATA), *JUDGE, "--label-field", "label"),
-        *("-o", "my.calibration.json", "--json", "c.json"),
-        *("--criterion", "balanced_accuracy", "--resamples", "200"),
+        "calibrate",
+        str(DATA),
+        *JUDGE,
+        "--label-field",
+        "label",
+        "-o",
+        "my.calibration.json",
+        "--json",
+        "c.json",
+        "--criterion",
+        "balanced_accuracy",
+        "--resamples",
+        "200",
     )
     found = judged.read("c.json")
     believed = found["reliability"]
@@ -61,7 +71,7 @@ def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
     assert lines_of((tmp_path / "streamed").read_text()) == lines
 
     assert "made for another judge than exact" in judged.refused(
-        *("judge", str(DATA), "--judge", "exact", "--calibration", "my.calibration.json")
+        "judge", str(DATA), "--judge", "exact", "--calibration", "my.calibration.json"
     )
     assert "--calibration: no calibration is called 'mine'" in judged.refused(
         "judge", str(DATA), *JUDGE, "--calibration", "mine"

@@ -101,8 +101,16 @@ def judged(folder: Path, server_address: str) -> Commands:
 class TestCommand:
     def test_compares_trec_runs(self, judged, folder):
         done = judged(
-            *("compare", "bm25.run", "dense.run", "hybrid.run", "--qrels", "qrels.txt"),
-            *("-m", "ndcg@10", "--json", "out.json"),
+            "compare",
+            "bm25.run",
+            "dense.run",
+            "hybrid.run",
+            "--qrels",
+            "qrels.txt",
+            "-m",
+            "ndcg@10",
+            "--json",
+            "out.json",
         )
         assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
         assert "warning: dense, interval: 30 queries are few" in done.stderr

@@ -54,9 +54,20 @@ def test_the_command_line_shows_corrected_means(tmp_path, judged: Commands):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (tmp_path / f"{name}.jsonl").write_text(text)
     done = judged.fine(
-        *("evaluate", "dataset.json", "--results", "results.jsonl", "--judge", "exact"),
-        *("-m", "precision@2", "-m", "recall_exact", "--labels", "labels.jsonl"),
-        *("--json", "out.json"),
+        "evaluate",
+        "dataset.json",
+        "--results",
+        "results.jsonl",
+        "--judge",
+        "exact",
+        "-m",
+        "precision@2",
+        "-m",
+        "recall_exact",
+        "--labels",
+        "labels.jsonl",
+        "--json",
+        "out.json",
     )
     assert "30 of 60" in done.stdout
     assert "corrected mean: coverage not assured: 30 labelled queries" in done.stderr

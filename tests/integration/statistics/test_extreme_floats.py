@@ -144,7 +144,10 @@ def test_compute_metrics(stub: Stub, data: st.DataObject):
     gains = st.lists(mostly(FINITE), max_size=5)
     positive = st.lists(mostly(st.sampled_from([5e-324, 1.0, 1e99, 1e100])), max_size=3)
     metrics = [
-        *("ndcg@10", "recall@5", "ap", "context_precision"),
+        "ndcg@10",
+        "recall@5",
+        "ap",
+        "context_precision",
         *(f"{name}(p={draw(mostly(INSIDE))!r})@5" for name in ("rbp", "rbp_residual")),
         f"err(max_grade={draw(mostly(st.sampled_from([1, 4, 100])))!r})@5",
     ]

@@ -29,8 +29,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory, server_address: str) -> Pat
     (made / "rest.jsonl").write_text("".join(rest))
     (made / "few.jsonl").write_text("".join(lines[N : N + 50]))
     frontier = run_in(
-        *(made, "frontier", "labels.jsonl", "--label-field", "label", "--max-error", "0.2"),
-        *("--stage", "token_overlap/unicode:price=1", "-o", "my.cascade.json"),
+        made,
+        "frontier",
+        "labels.jsonl",
+        "--label-field",
+        "label",
+        "--max-error",
+        "0.2",
+        "--stage",
+        "token_overlap/unicode:price=1",
+        "-o",
+        "my.cascade.json",
         JUDGED_TARGET=server_address,
     )
     assert frontier.returncode == 0, frontier.stderr
@@ -44,7 +53,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, server_address: str) -> Pat
 
 def judged(folder: Path, address: str, data: str, cascade: str = "my", *more: str) -> Any:
     return run_in(
-        *(folder, "judge", data, "--cascade", f"{cascade}.cascade.json", *more),
+        folder,
+        "judge",
+        data,
+        "--cascade",
+        f"{cascade}.cascade.json",
+        *more,
         JUDGED_TARGET=address,
     )
 

@@ -77,8 +77,16 @@ class Outer:
 
 WHEN = datetime(2026, 1, 31, tzinfo=UTC)
 WHOLE = Outer(
-    *(3, 0.5, WHEN, Status.ERROR, Flag.NO_TOKENS | Flag.TRUNCATED, True, Inner("a")),
-    *([Inner("b")], {"x": 1, "y": "true", "z": -1}, [True, None]),
+    3,
+    0.5,
+    WHEN,
+    Status.ERROR,
+    Flag.NO_TOKENS | Flag.TRUNCATED,
+    True,
+    Inner("a"),
+    [Inner("b")],
+    {"x": 1, "y": "true", "z": -1},
+    [True, None],
 )
 
 

@@ -265,8 +265,11 @@ def report_calibration(
     chosen += [("accept from", bounds.accept, None), ("reject up to", bounds.reject, None)]
     out.show(
         describe_agreement(found, judge),
-        *("", estimates_table("estimate", estimates)),
-        *("", Table(["best threshold for", "min_score", "fitted"], chosen), ""),
+        "",
+        estimates_table("estimate", estimates),
+        "",
+        Table(["best threshold for", "min_score", "fitted"], chosen),
+        "",
         f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}{f'; {judge}' if judge else ''}",
         f"at an error of {bounds.max_error:g} a cascade hands on {bounds.escalated:.1%}",
     )
@@ -393,7 +396,8 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
                 bar = progress_bar(f"judging by {one.name}", len(lines))
                 with explained(one.places), bar as progress:
                     verdicts = client.judge(
-                        *(groups, one.judge),
+                        groups,
+                        one.judge,
                         asking=cost_limit.rest(),
                         timeout=self.timeout,
                         progress=progress,
@@ -469,7 +473,8 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             )
         point = found.points[found.proposed]
         save_cascade(
-            *(point.judge([stage.judge for stage in stages]), self.output or ""),
+            point.judge([stage.judge for stage in stages]),
+            self.output or "",
             judges=describe_stages(point, [stage.name for stage in stages]),
             cost=point.cost,
             cost_unit=unit,

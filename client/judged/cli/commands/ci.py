@@ -143,9 +143,15 @@ def save_baseline(document: bytes, remote: str, branch: str) -> str:
     for tries_left in (2, 1, 0):
         tip = _tip(remote, branch)
         commit = _said(
-            *("-c", "user.name=judged", "-c", "user.email=judged@localhost", "commit-tree", tree),
+            "-c",
+            "user.name=judged",
+            "-c",
+            "user.email=judged@localhost",
+            "commit-tree",
+            tree,
             *([] if tip is None else ["-p", tip[0]]),
-            *("-m", f"Baseline of {of}"),
+            "-m",
+            f"Baseline of {of}",
         )
         try:
             _git("push", "--quiet", remote, f"{commit}:refs/heads/{branch}")

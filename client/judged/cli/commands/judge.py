@@ -65,8 +65,16 @@ from judged.values.groups import vote_agreement
 
 _ALWAYS = {"status", "relevant", "score", "source"}
 _ANSWERS = (
-    *("status", "relevant", "score", "probability", "stage", "agreement", "source", "flags"),
-    *("error", "detail"),
+    "status",
+    "relevant",
+    "score",
+    "probability",
+    "stage",
+    "agreement",
+    "source",
+    "flags",
+    "error",
+    "detail",
 )
 _QRELS = ".qrels"
 
@@ -139,8 +147,13 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
     """Return a line with its verdict; a field of the input that has an answer's name gives way."""
     fields = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
     answers = (
-        *(verdict.status.name, verdict.relevant, verdict.score, verdict.probability),
-        *(verdict.stage, vote_agreement(verdict, judge), verdict.source.name),
+        verdict.status.name,
+        verdict.relevant,
+        verdict.score,
+        verdict.probability,
+        verdict.stage,
+        vote_agreement(verdict, judge),
+        verdict.source.name,
         plain(verdict.flags) or None,
         why_missing(verdict.error),
         plain(verdict.detail),

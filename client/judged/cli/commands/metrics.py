@@ -184,8 +184,14 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
                 similarity = answer_similarity(texts, client=server.client, interval=made)
         found = {
             one.name: MetricResult(
-                *(one.name, one.mean if one.n else None, one.n, None, None, one.signature),
-                *(one.values, one.interval),
+                one.name,
+                one.mean if one.n else None,
+                one.n,
+                None,
+                None,
+                one.signature,
+                one.values,
+                one.interval,
             )
             for one in measured
         }
@@ -357,8 +363,17 @@ def _warnings(found: ComparedRuns) -> Iterator[str]:
 def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
     """Return a row for each metric of each run beside the baseline."""
     heads = [
-        *("metric", "run", "n", "baseline", "mean", "difference", "interval", "p"),
-        *("won/lost/tied", "detectable", "the run is"),
+        "metric",
+        "run",
+        "n",
+        "baseline",
+        "mean",
+        "difference",
+        "interval",
+        "p",
+        "won/lost/tied",
+        "detectable",
+        "the run is",
     ]
     rows = [
         [

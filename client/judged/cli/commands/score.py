@@ -147,7 +147,14 @@ def with_calibrations(rubrics: Sequence[Rubric], given: Sequence[str]) -> list[R
 _SHOWN_WARNINGS = 5
 _COUNTED = "ok error abstained not_assessable"
 _LINE = (
-    *("item_id", "rubric", "status", "score", "passed", "min_score", "agreement", "samples"),
+    "item_id",
+    "rubric",
+    "status",
+    "score",
+    "passed",
+    "min_score",
+    "agreement",
+    "samples",
     "source",
 )
 _DETAIL = ("reasoning", "claims", "raw_replies", "model", "system_fingerprint", "usage")

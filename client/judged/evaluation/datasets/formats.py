@@ -175,7 +175,7 @@ FORMATS: Mapping[str, Format] = {
     "jsonl": Format(_read_jsonl, _write_jsonl, ["jsonl", "ndjson"]),
     "csv": Format(read_csv, write_csv, ["csv"], _ALL),
     "tsv": Format(
-        *(partial(read_csv, delimiter="\t"), partial(write_csv, delimiter="\t"), ["tsv"], _ALL)
+        partial(read_csv, delimiter="\t"), partial(write_csv, delimiter="\t"), ["tsv"], _ALL
     ),
     "beir": Format(read_beir),
     "ragas": Format(_read_ragas),

@@ -15,12 +15,21 @@ from judged.values import Span
 
 IDS = ("expected_doc_ids", "relevant_doc_ids", "relevant_docs")
 EXPECTATIONS = (
-    *("expected_answers", "expected_text", "expected_alternatives", *IDS),
-    *("doc_grades", "expected_spans"),
+    "expected_answers",
+    "expected_text",
+    "expected_alternatives",
+    *IDS,
+    "doc_grades",
+    "expected_spans",
 )
 QUERY_FIELDS = (
-    *("query_id", "id", "query_text", "query", *EXPECTATIONS),
-    *("negative_answers", "metadata"),
+    "query_id",
+    "id",
+    "query_text",
+    "query",
+    *EXPECTATIONS,
+    "negative_answers",
+    "metadata",
 )
 _WRITTEN = {
     "query_id": "query_id",

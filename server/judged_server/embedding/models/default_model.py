@@ -61,9 +61,18 @@ def fetch_wheel(folder: Path) -> Path:
     pip runs as the user set it up, so a company's index, proxy or find-links holds here too.
     """
     command = [
-        *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"),
-        *("--disable-pip-version-check", "--no-input", "--quiet"),
-        *("--dest", str(folder), REQUIREMENT),
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--quiet",
+        "--dest",
+        str(folder),
+        REQUIREMENT,
     ]
     problem = ""
     try:

@@ -83,7 +83,7 @@ class TestHelp:
 class TestEnvironment:
     def test_gives_texts_lists_and_flags(self):
         found = given(
-            *("evaluate", "d.json", "--results", "r"),
+            "evaluate", "d.json", "--results", "r",
             JUDGED_METRIC="ndcg@10 mrr", JUDGED_STRICT="Yes", JUDGED_JSON="o.json",
             JUDGED_PER_QUERY="0", JUDGED_PROFILE="",
         )  # fmt: skip

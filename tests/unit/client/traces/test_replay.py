@@ -105,9 +105,7 @@ class TestRecorded:
         samples = [self.sample(v, Status.ERROR if v is None else Status.OK) for v in votes]
         detail = VerdictDetail("why", samples, Usage(), "small-1", "fp")
         details = {0: detail} if samples else {}
-        verdicts = Verdicts(
-            *([relevant], [score], [1], [1], [0], [0, 1], {}, judge, [2 / 3], details)
-        )
+        verdicts = Verdicts([relevant], [score], [1], [1], [0], [0, 1], {}, judge, [2 / 3], details)
         trace = Trace()
         record_verdicts(trace, GROUPS[2:], verdicts)
         return trace

@@ -16,8 +16,12 @@ from judged.values import JudgeIdentity, VerdictError
 from tests.unit.client.traces.strategies import traces
 
 JUDGE = JudgeIdentity(
-    *("llm", "", 0.5, "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1"),
-    *("a" * 64, "b" * 64),
+    "llm",
+    "",
+    0.5,
+    "llm|rubric:retrieval_match@1|sha:3b70145c|min_score:0.5|v1",
+    "a" * 64,
+    "b" * 64,
 )
 YES = Judgement(JUDGE, Status.OK, True, 1.0, samples=1, agreement=1.0)
 NAME = "llm/retrieval_match"

@@ -70,8 +70,15 @@ def test_revoked_credentials_end_to_count(path: Path):
 @pytest.mark.parametrize(
     "half",
     [
-        *("", "\n", "# tenants\n", "[tenants]\n", "[tenants.b]\n", "[tenants.a]\n[tenants.b]\n"),
-        *("[tenants.a]\nuris = [", "\0\0\0", "\ufeff"),
+        "",
+        "\n",
+        "# tenants\n",
+        "[tenants]\n",
+        "[tenants.b]\n",
+        "[tenants.a]\n[tenants.b]\n",
+        "[tenants.a]\nuris = [",
+        "\0\0\0",
+        "\ufeff",
     ],
 )
 def test_a_file_counts_once_it_is_found_again_as_it_was(path: Path, half: str):

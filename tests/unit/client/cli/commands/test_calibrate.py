@@ -47,8 +47,15 @@ def test_a_bad_line_is_named(tmp_path, line, scored, problem):
 @pytest.mark.parametrize(
     ("value", "label"),
     [
-        *(("1", True), ("0", False), ('"1"', True), ('"0"', False), ("1.0", True)),
-        *(('"TRUE"', True), ('"False"', False), ('" true "', True), ("null", None)),
+        ("1", True),
+        ("0", False),
+        ('"1"', True),
+        ('"0"', False),
+        ("1.0", True),
+        ('"TRUE"', True),
+        ('"False"', False),
+        ('" true "', True),
+        ("null", None),
     ],
 )
 def test_labels_are_read_as_sheets_write_them(tmp_path, value, label):

@@ -11,9 +11,23 @@ from judged_server.metrics.measures import parse_metrics
 from tests.trec import Topic, qrels_of, run_of
 
 METRICS = [
-    *("ndcg@10", "ndcg(gain=exponential)@3", "ndcg", "err(max_grade=4)@5", "rbp@5", "ap", "mrr"),
-    *("recall@2", "precision@3", "r_precision", "context_precision", "hit_rate@1"),
-    *("hybrid_log_rank", "bpref", "infap", "judged@3", "rbp_residual"),
+    "ndcg@10",
+    "ndcg(gain=exponential)@3",
+    "ndcg",
+    "err(max_grade=4)@5",
+    "rbp@5",
+    "ap",
+    "mrr",
+    "recall@2",
+    "precision@3",
+    "r_precision",
+    "context_precision",
+    "hit_rate@1",
+    "hybrid_log_rank",
+    "bpref",
+    "infap",
+    "judged@3",
+    "rbp_residual",
 ]
 
 

@@ -16,8 +16,21 @@ from tests.trec import Topic, qrels_of, run_of
 CONDENSED = SettledOptions(unjudged=Unjudged.CONDENSED)
 BOUNDS = SettledOptions(unjudged=Unjudged.BOUNDS)
 MONOTONE = [
-    *("precision@2", "precision@5", "recall@2", "recall", "f1@3", "hit_rate@1", "mrr", "mrr@2"),
-    *("ap", "ap@2", "ndcg@2", "ndcg@5", "ndcg(gain=exponential)@3", "rbp", "err(max_grade=3)"),
+    "precision@2",
+    "precision@5",
+    "recall@2",
+    "recall",
+    "f1@3",
+    "hit_rate@1",
+    "mrr",
+    "mrr@2",
+    "ap",
+    "ap@2",
+    "ndcg@2",
+    "ndcg@5",
+    "ndcg(gain=exponential)@3",
+    "rbp",
+    "err(max_grade=3)",
     "ap(divisor=min)@2",
 ]
 
