@@ -28,7 +28,13 @@ def acts(monkeypatch):
     return act
 
 
-READY = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('here:1\\n');"
+# Whole at once, as the server writes its own: the file is read as soon as it is there.
+READY = """
+import pathlib, sys
+new = pathlib.Path(sys.argv[1] + ".new")
+new.write_text("here:1\\n")
+new.rename(sys.argv[1])
+"""
 
 
 class TestPrivateServer:
