@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from judged.errors import InvalidArgument
 from judged.values.calibrators import Calibrator
 from judged.values.choices import CacheMode, Status
+from judged.values.groups import VerdictDetail
 from judged.values.judges import JudgeIdentity
+from numpy.typing import NDArray
 
 from judged_server.domain import (
     ByteArray,
@@ -84,28 +87,27 @@ def _cut_group(group: Group, limit: int) -> Iterator[Group]:
 
 
 def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
-    """Return the columns of consecutive slices, or groups, as one."""
+    """Return the columns of consecutive slices, or groups, as one, without what they took."""
+    if not parts:
+        return ScoreColumns(np.zeros(0))
     if len(parts) == 1:
         return parts[0]
+    columns: dict[str, Any] = {
+        each.name: _joined(parts, each.name) for each in fields(ScoreColumns)
+    }
     faults: list[VerdictFault] = []
-    start = 0
+    details: dict[int, VerdictDetail] = {}
+    begin = 0
     for part in parts:
-        faults += [replace(fault, index=fault.index + start) for fault in part.faults]
-        start += len(part.scores)
-    probabilities = [part.probabilities for part in parts if part.probabilities is not None]
-    return ScoreColumns(
-        np.concatenate([np.zeros(0), *(part.scores for part in parts)]),
-        _joined(parts, "statuses"),
-        _joined(parts, "flags"),
-        tuple(faults),
-        probabilities=np.concatenate(probabilities)
-        if parts and len(probabilities) == len(parts)
-        else None,
-    )
+        faults += [replace(fault, index=begin + fault.index) for fault in part.faults]
+        details |= {begin + index: detail for index, detail in part.details.items()}
+        begin += len(part.scores)
+    return ScoreColumns(**columns | {"faults": tuple(faults), "details": details})
 
 
-def _joined(parts: Sequence[ScoreColumns], name: str) -> ByteArray | None:
-    if all(getattr(part, name) is None for part in parts):
+def _joined(parts: Sequence[ScoreColumns], name: str) -> NDArray[Any] | None:
+    """Return a column of all parts; None where no part has it, or where it is no column."""
+    if not any(isinstance(getattr(part, name), np.ndarray) for part in parts):
         return None
     return np.concatenate([part.filled(name) for part in parts])
 

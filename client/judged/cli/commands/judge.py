@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -64,18 +64,7 @@ from judged.values.choices import shared_warnings
 from judged.values.groups import vote_agreement
 
 _ALWAYS = {"status", "relevant", "score", "source"}
-_ANSWERS = (
-    "status",
-    "relevant",
-    "score",
-    "probability",
-    "stage",
-    "agreement",
-    "source",
-    "flags",
-    "error",
-    "detail",
-)
+_ANSWERS = tuple(each.name for each in fields(Verdict) if each.name != "grade")
 _QRELS = ".qrels"
 
 
@@ -145,21 +134,16 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
 
 def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str, Any]:
     """Return a line with its verdict; a field of the input that has an answer's name gives way."""
-    fields = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
-    answers = (
-        verdict.status.name,
-        verdict.relevant,
-        verdict.score,
-        verdict.probability,
-        verdict.stage,
-        vote_agreement(verdict, judge),
-        verdict.source.name,
-        plain(verdict.flags) or None,
-        why_missing(verdict.error),
-        plain(verdict.detail),
-    )
-    told = zip(_ANSWERS, answers, strict=True)
-    return fields | {n: value for n, value in told if value is not None or n in _ALWAYS}
+    kept = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
+    answers = {name: getattr(verdict, name) for name in _ANSWERS} | {
+        "status": verdict.status.name,
+        "source": verdict.source.name,
+        "flags": plain(verdict.flags) or None,
+        "error": why_missing(verdict.error),
+        "agreement": vote_agreement(verdict, judge),
+        "detail": plain(verdict.detail),
+    }
+    return kept | {n: value for n, value in answers.items() if value is not None or n in _ALWAYS}
 
 
 def _judged(lines: Sequence[Line], verdicts: Verdicts) -> Iterator[dict[str, Any]]:

@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from judged.values.judges import JudgeIdentity
-from judged_server.domain import Group, ScoreColumns
+from judged.values.groups import VerdictDetail
+from judged.values.judges import JudgeIdentity, Usage
+from judged_server.domain import Group, ScoreColumns, VerdictFault, Verdicts
 from judged_server.judges.base import (
     SLICE_COST,
     PureJudge,
     cut_slices,
     group_cost,
+    join_columns,
 )
 
 texts = st.lists(st.integers(0, 80).map(lambda n: "x" * n), max_size=8)
@@ -59,3 +62,15 @@ async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
     assert all(name.startswith("slices_") for name, _ in others)
     assert len(others) > 5
     assert group_cost(large) > SLICE_COST
+
+
+def test_joining_what_was_cut_gives_every_column_back():
+    """Those that a judge of slices begins to fill one day too."""
+    columns = {each.name: np.arange(6) for each in fields(ScoreColumns) if each.name != "usage"}
+    columns["faults"] = tuple(VerdictFault(index, "TIMEOUT", "late") for index in (0, 3))
+    columns["details"] = {index: VerdictDetail(str(index), (), Usage(), "m", "") for index in (1, 5)}
+    whole = ScoreColumns(**columns)
+    verdicts = Verdicts(np.zeros(6, np.bool_), whole, [0, 2, 3, 6])
+    joined = join_columns([verdicts.of_groups(i, i + 1).columns for i in range(3)])
+    for name, column in columns.items():
+        assert np.array_equal(getattr(joined, name), column), name
