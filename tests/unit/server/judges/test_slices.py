@@ -68,7 +68,8 @@ def test_joining_what_was_cut_gives_every_column_back():
     """Those that a judge of slices begins to fill one day too."""
     columns = {each.name: np.arange(6) for each in fields(ScoreColumns) if each.name != "usage"}
     columns["faults"] = tuple(VerdictFault(index, "TIMEOUT", "late") for index in (0, 3))
-    columns["details"] = {index: VerdictDetail(str(index), (), Usage(), "m", "") for index in (1, 5)}
+    details = (VerdictDetail(str(number), (), Usage(), "m", "") for number in range(2))
+    columns["details"] = dict(zip((1, 5), details, strict=True))
     whole = ScoreColumns(**columns)
     verdicts = Verdicts(np.zeros(6, np.bool_), whole, [0, 2, 3, 6])
     joined = join_columns([verdicts.of_groups(i, i + 1).columns for i in range(3)])

@@ -1,1 +1,0 @@
-"""What the product does today, recorded, and compared while it is rebuilt; deleted at the end."""
