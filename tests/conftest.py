@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 
 import pytest
@@ -17,6 +18,10 @@ _state = tempfile.TemporaryDirectory()
 os.environ["XDG_STATE_HOME"] = _state.name
 # And they compute alike on every machine; what may be chosen instead has tests of its own.
 os.environ.setdefault("JUDGED_EMBEDDING_BACKEND", "onnxruntime")
+
+# A script's background job is started with SIGINT ignored, and so is all that its tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a shared machine; benchmarks measure time.
 # Where a failure turns a change away, the examples are those of the run before; at a desk they are
