@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import chain, zip_longest
 from typing import Any, TypeVar, cast
 
@@ -194,13 +195,20 @@ def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN40
 
     Without one of two costs there is no sum; without one of two cascades the other is it.
     """
-    for name in (part.name for part in fields(one) if part.name not in others):
+    for name in _names(type(one)):  # type: ignore[arg-type]  # types are hashable
+        if name in others:
+            continue
         a, b = getattr(one, name), getattr(other, name)
-        if name == "cascade" and (a is None or b is None):
-            others[name] = a or b
+        if a is not None and b is not None:
+            others[name] = a + b
         else:
-            others[name] = None if a is None or b is None else a + b
+            others[name] = (a or b) if name == "cascade" else None
     return type(one)(**others)
+
+
+@cache  # each call of a model is counted, and looking them up takes half of that
+def _names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
+    return tuple(part.name for part in fields(kind))
 
 
 @dataclass(frozen=True)
@@ -231,7 +239,10 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Return both together."""
-        return _summed(self, other, left_out=tuple(sorted({*self.left_out, *other.left_out})))
+        left_out = self.left_out
+        if other.left_out != left_out:
+            left_out = tuple(sorted({*left_out, *other.left_out}))
+        return _summed(self, other, left_out=left_out)
 
     @property
     def reported(self) -> Usage:

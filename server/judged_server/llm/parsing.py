@@ -166,6 +166,7 @@ def _constant(_: str) -> float:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)
+_ANY_JSON = json.JSONDecoder()
 
 
 _TAG = re.compile(
@@ -232,7 +233,7 @@ def only_object(text: str) -> str:
     if _TRAILING_COMMA.search(inside):
         inside = _STRING_OR_COMMA.sub(r"\1", inside)
     try:
-        end = json.JSONDecoder().raw_decode(inside)[1]
+        end = _ANY_JSON.raw_decode(inside)[1]
     except (ValueError, RecursionError):
         return ""
     after = inside[end:]

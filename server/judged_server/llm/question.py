@@ -23,6 +23,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
     under its name, all in UTF-8 behind their lengths, lists behind the number of their texts.
     """
     rubric = question.rubric
-    asked = (
+    asked = _asked(
         str(PROMPT_VERSION),
         str(PARSER_VERSION),
         "judged",
@@ -85,7 +86,7 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
         repr(float(question.temperature)),
         str(question.max_tokens),
     )
-    pieces = [*map(_prefixed, asked), question.number.to_bytes(8, "little")]
+    pieces = [asked, question.number.to_bytes(8, "little")]
     for name in rubric.fields:
         value = question.fields[name]
         if isinstance(value, str):
@@ -94,6 +95,12 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
             pieces += _prefixed(name), _LIST, len(value).to_bytes(8, "little")
             pieces += map(_prefixed, value)
     return hashlib.sha256(b"".join(pieces)).digest()
+
+
+@lru_cache(1 << 8)
+def _asked(*names: str) -> bytes:
+    """Return what is alike in the keys of all questions to a model by a rubric."""
+    return b"".join(map(_prefixed, names))
 
 
 def _prefixed(text: str) -> bytes:

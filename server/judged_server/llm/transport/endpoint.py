@@ -344,7 +344,8 @@ class RequestQueue:
                 if fault is not None and not head.turn.done():
                     head.turn.set_exception(fault)
                 continue
-            wait_s, self._limited = self._wait_s, self._rate.wait_s > 0
+            of_rate_s = self._rate.wait_s
+            wait_s, self._limited = max(self.breaker.wait_s, of_rate_s), of_rate_s > 0
             if not self.window.has_room or math.isinf(wait_s):
                 return  # until the outcome of a request wakes
             if wait_s > 0:
