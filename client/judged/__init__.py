@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from judged._local import local
     from judged.aio import AsyncClient
     from judged.client import Client
     from judged.errors import *
@@ -88,9 +89,10 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "WrongType",
+    "local",
 ]
 
-_MODULE_OF = {"AsyncClient": "aio", "Client": "client"}
+_MODULE_OF = {"AsyncClient": "aio", "Client": "client", "local": "_local"}
 _MODULES = ("aio", "client", "errors", "values")
 """They take several times as long to load as gRPC does."""
 

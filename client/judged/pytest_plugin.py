@@ -39,16 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def judged_client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Yield a Client of the session's server."""
-    from judged import client  # noqa: PLC0415 - few tests need it
-    from judged.cli.output import Problem  # noqa: PLC0415
-    from judged.cli.server import private_server  # noqa: PLC0415
+    from judged import FailedPrecondition, client, local  # noqa: PLC0415 - few tests need it
 
     target = request.config.getoption("judged_target") or os.environ.get("JUDGED_TARGET")
     with ExitStack() as stack:
         try:
-            target = target or stack.enter_context(private_server())
-        except Problem as problem:
-            pytest.fail(str(problem), pytrace=False)
+            target = target or stack.enter_context(local())
+        except (ImportError, FailedPrecondition) as error:
+            pytest.fail(f"{error}; or name a server with --judged-target", pytrace=False)
         yield stack.enter_context(client.Client(target))
 
 

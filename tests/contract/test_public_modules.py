@@ -9,7 +9,7 @@ import judged
 import pytest
 from judged.errors import JudgedError
 
-NAMES = "aio canary client errors evaluation labelling report testing traces"
+NAMES = "aio arrow canary client errors evaluation labelling report testing traces"
 PUBLIC = [f"judged.{name}" for name in NAMES.split()]
 
 

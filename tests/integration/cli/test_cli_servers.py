@@ -37,7 +37,7 @@ class TestServers:
     def test_says_why_a_private_server_does_not_start(self, folder):
         done = run_in(folder, "judges", JUDGED_MAX_GROUPS="many")
         assert done.returncode == 2
-        assert done.stderr.startswith("judged: the private server did not start; ")
+        assert done.stderr.startswith("judged: the private server did not start: ")
         assert "max_groups" in done.stderr
 
 

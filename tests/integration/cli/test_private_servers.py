@@ -16,13 +16,13 @@ from tests.integration.server_process import until
 # Each says the address of its server, once whatever is to be over by then is over.
 STARTS = {
     "a command": """
-with private_server() as address:
+with local() as address:
     print(address, flush=True)
     sys.stdin.read()
 """,
     "a thread that has ended": """
 def start():
-    addresses.append(servers.enter_context(private_server()))
+    addresses.append(servers.enter_context(local()))
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
@@ -31,14 +31,14 @@ sys.stdin.read()
 """,
     "the loop of a notebook's kernel": """
 async def cell():
-    addresses.append(await asyncio.to_thread(servers.enter_context, private_server()))
+    addresses.append(await asyncio.to_thread(servers.enter_context, local()))
 with concurrent.futures.ThreadPoolExecutor() as pool:
     pool.submit(asyncio.run, cell()).result()
 print(addresses[0], flush=True)
 sys.stdin.read()
 """,
     "one who started others too": """
-with private_server() as address:
+with local() as address:
     subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     print(address, flush=True)
     sys.stdin.read()
@@ -46,7 +46,7 @@ with private_server() as address:
 }
 BEGIN = """
 import asyncio, concurrent.futures, contextlib, subprocess, sys, threading
-from judged.cli.server import private_server
+from judged import local
 addresses, servers = [], contextlib.ExitStack()
 """
 

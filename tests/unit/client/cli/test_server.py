@@ -1,83 +1,22 @@
-"""The private server's life, with other programs in its place."""
-
-import subprocess
-import sys
+"""Which server a command talks to."""
 
 import pytest
-from judged.cli import server as local_server
+from judged import _local
 from judged.cli.output import Problem
-from judged.cli.server import private_server
+from judged.cli.server import ServerCommand
 
 
-@pytest.fixture
-def acts(monkeypatch):
-    """Let a Python program play the server; it finds the path of its port file in sys.argv[1]."""
-    started = []
-
-    def act(program):
-        def start(folder, log):
-            server = subprocess.Popen(
-                [sys.executable, "-c", program, str(folder / "address")], stdout=log, stderr=log
-            )
-            started.append(server)
-            return server
-
-        monkeypatch.setattr(local_server, "_start", start)
-        return started
-
-    return act
-
-
-# Whole at once, as the server writes its own: the file is read as soon as it is there.
-READY = """
-import pathlib, sys
-new = pathlib.Path(sys.argv[1] + ".new")
-new.write_text("here:1\\n")
-new.rename(sys.argv[1])
-"""
-
-
-class TestPrivateServer:
-    def test_yields_the_address_and_stops_the_process(self, acts):
-        started = acts(READY + "import time; time.sleep(60)")
-        with private_server() as address:
-            assert address == "here:1"
-        assert started[0].returncode < 0
-
-    def test_kills_a_process_that_hangs(self, acts, monkeypatch):
-        monkeypatch.setattr(local_server, "STOP_S", 0.05)
-        deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-        started = acts(deaf + READY + "time.sleep(60)")
-        with private_server():
-            pass
-        assert started[0].returncode == -9
-
-    def test_shows_why_it_did_not_start(self, acts):
-        acts("import sys; sys.stderr.write('one\\nno model\\n'); sys.exit(2)")
-        with pytest.raises(Problem, match=r"did not start; .*: no model"), private_server():
-            pass
-
-    def test_does_not_wait_for_ever(self, acts, monkeypatch):
-        monkeypatch.setattr(local_server, "START_S", 0.05)
-        started = acts("import time; time.sleep(60)")
-        with (
-            pytest.raises(Problem, match=r"did not start; .*: it said nothing"),
-            private_server(),
-        ):
-            pass
-        assert started[0].returncode < 0
-
-    def test_names_both_ways_where_no_server_is_installed(self, monkeypatch):
-        monkeypatch.setattr(local_server, "find_spec", lambda name: None)
-        both = r"--target ADDR.*judged\[server\]"
-        with pytest.raises(Problem, match=both), private_server():
-            pass
+def test_both_ways_are_named_where_no_server_is_installed(monkeypatch):
+    monkeypatch.setattr(_local, "find_spec", lambda name: None)
+    both = r"judged\[server\].*--target ADDR"
+    with pytest.raises(Problem, match=both), ServerCommand().connect():
+        pass
 
 
 @pytest.mark.parametrize("target", ["http://judge:8470", "grpc://judge:8470", "judge"])
 def test_addresses_that_mean_another_server_say_how_to_write_them(target):
     with (
         pytest.raises(Problem, match=f"--target: '{target}': write HOST:PORT"),
-        local_server.ServerCommand(target=target).connect(),
+        ServerCommand(target=target).connect(),
     ):
         pass
