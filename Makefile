@@ -56,6 +56,7 @@ test-wheel: setup
 	.venv/wheel/env/bin/python -m pip --disable-pip-version-check --quiet install \
 	  hypothesis pytest pytest-asyncio pytest-randomly pytest-timeout
 	$(OFFLINE) .venv/wheel/env/bin/python -m pytest tests/unit/client --ignore tests/unit/client/cli \
+	  --ignore tests/unit/client/_load/test_page.py \
 	  --ignore tests/unit/client/test_arrow.py \
 	  --ignore tests/unit/client/report/test_page.py \
 	  --ignore tests/unit/client/labelling/test_screen.py \

@@ -25,13 +25,13 @@ import time
 from contextlib import ExitStack
 
 from judged import Client, QueryGroup
+from judged._load.open_loop import Tally, drive
+from judged._load.request_mix import RequestMaker, arrivals, parse_mix
 
 from benchmarks.harness import ROOT, closing_line, ratios
-from benchmarks.load.open_loop import Tally, arrivals, drive
-from benchmarks.load.request_mix import RequestMaker, parse_mix
 from benchmarks.peers.backends import RunningBackend, add_backend_option, backends, running
 from benchmarks.peers.environments import NotRun
-from tests.conformance.prose import build_groups
+from tests.conformance.prose import build_groups, words
 
 SEED = 31
 INTERACTIVE = "semantic:1x4@40"
@@ -54,7 +54,7 @@ def batches(target: str, seed: int) -> None:
 
 def interactive(target: str, rps: float, seconds: float, seed: int) -> Tally:
     """Return the latencies of small requests."""
-    maker = RequestMaker(parse_mix(INTERACTIVE), time.time_ns())  # new texts in every run
+    maker = RequestMaker(parse_mix(INTERACTIVE), time.time_ns(), words=words())  # new in every run
     due = list(arrivals(rps, seconds, poisson=True, seed=seed))
     total = asyncio.run(drive(target, due, maker.make, 60.0)).total
     if total.answered != len(due) or total.missing_verdicts:

@@ -48,12 +48,13 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
+from judged._load.open_loop import Tally
+
 from benchmarks.fanout import latency
 from benchmarks.fanout.latency import MOST_IN_FLIGHT, RATE, WARM_UP_CALLS
 from benchmarks.fanout.processes import Worker, batch, provider_url, running, to_toml
 from benchmarks.fanout.worker import PAID, configuration
 from benchmarks.harness import Server, closing_line, ratios, serving
-from benchmarks.load.open_loop import Tally
 
 SIDES = ("bare", "judge", "sdk")
 SEED = 53

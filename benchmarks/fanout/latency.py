@@ -17,14 +17,14 @@ import aiohttp
 import grpc
 import orjson
 import uvloop
+from judged._load.departures import depart
+from judged._load.open_loop import Request, Tally, drive
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged_server.telemetry import FLUSH_AFTER_S
 
 from benchmarks.fanout.provider import TICKS_A_S
 from benchmarks.fanout.worker import bodies, make_groups
-from benchmarks.load.departures import depart
-from benchmarks.load.open_loop import Request, Tally, drive, microseconds
 
 RATE = 200.0
 WARM_UP_CALLS = 256
@@ -86,9 +86,7 @@ class AccessLog:
         for line in lines[_FIRST_CALLS:]:
             if line["code"] != "OK" or line["model_calls"] != 1:
                 raise SystemExit(f"not one question that was answered: {line}")
-            tally.histogram.record_value(
-                microseconds(line["ms"] / 1e3 - line["input_tokens"] / TICKS_A_S)
-            )
+            tally.record(line["ms"] / 1e3 - line["input_tokens"] / TICKS_A_S)
         return tally
 
     def _of_models(self) -> list[dict[str, Any]]:
@@ -138,7 +136,7 @@ async def _streamed(address: str, calls: int, seed: int, kind: str) -> Tally:
                 if chunk.WhichOneof("result") != "verdicts":
                     raise SystemExit(f"a chunk failed: {chunk.error.message}")
                 took_s = ended - began - dues[chunk.chunk_id] - _of_provider_s(chunk)
-                tally.histogram.record_value(microseconds(took_s))
+                tally.record(took_s)
 
         await asyncio.gather(depart(began, dues, send), receive())
         await stream.done_writing()
@@ -165,7 +163,7 @@ async def _bare(url: str, calls: int, seed: int) -> Tally:
         ready = iter([orjson.dumps(body) for body in asked])
         await asyncio.gather(*(ask(0.0) for _ in range(WARM_UP_CALLS)))
         for took_s in await depart(time.perf_counter() + _LEAD_S, _instants(calls), ask):
-            tally.histogram.record_value(microseconds(took_s))
+            tally.record(took_s)
     return tally
 
 

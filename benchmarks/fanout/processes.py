@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from judged import Client, Judge, QueryGroup
+from judged._load.open_loop import Tally
 from judged.credentials import Credentials
 
 from benchmarks.fanout.latency import RATE
 from benchmarks.fanout.worker import make_groups
 from benchmarks.harness import ROOT, Server
-from benchmarks.load.open_loop import Tally, microseconds
 
 TIMEOUT_S = 60.0
 
@@ -38,7 +38,7 @@ class Worker:
         """Return how long contexts took at RATE a second on top of the provider."""
         tally = Tally()
         for took_ms in self._answer_to({"calls": calls, "seed": seed, "rate": RATE}):
-            tally.histogram.record_value(microseconds(took_ms / 1e3))
+            tally.record(took_ms / 1e3)
         return tally
 
     def _answer_to(self, order: dict[str, float]) -> Any:  # noqa: ANN401 - whatever it was asked for

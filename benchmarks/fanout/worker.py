@@ -31,6 +31,7 @@ import aiohttp
 import openai
 import orjson
 import uvloop
+from judged._load.departures import depart
 from judged.values.choices import Status
 from judged_server import telemetry
 from judged_server.domain import Group, JudgeSpec
@@ -49,7 +50,6 @@ from judged_server.process import settle_heap
 from judged_server.store.kept_rows import REPLIES, KeptRows
 
 from benchmarks.fanout.provider import TICKS_A_S
-from benchmarks.load.departures import depart
 from tests.conformance.prose import words
 
 MODEL = "scripted-1"

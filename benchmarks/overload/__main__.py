@@ -38,16 +38,17 @@ import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from judged._load.request_mix import RequestMaker, parse_mix
 from judged.v1 import judge_service_pb2 as pb
 from tokenizers import Tokenizer
 
 from benchmarks.harness import closing_line
-from benchmarks.load.request_mix import RequestMaker, parse_mix
 from benchmarks.memory import memory_mb
 from benchmarks.overload.clients import HEAVY_MIX, MIX, SEED, percentile, start
 from benchmarks.overload.memory import measure_memory
 from benchmarks.overload.weights import measure_weights
 from benchmarks.peers.passages import stored_model
+from tests.conformance.prose import words
 
 
 def mean_tokens(mix: str) -> float:
@@ -55,7 +56,7 @@ def mean_tokens(mix: str) -> float:
     tokenizer = Tokenizer.from_file(str(stored_model() / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    maker = RequestMaker(parse_mix(mix), SEED)
+    maker = RequestMaker(parse_mix(mix), SEED, words=words())
     requests = [pb.BatchJudgeRequest.FromString(maker.make().body) for _ in range(200)]
     groups = [group for request in requests for group in request.groups]
     texts = [text for group in groups for text in (*group.expected, *group.retrieved)]

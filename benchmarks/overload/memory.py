@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import grpc
+from judged._load.open_loop import METHOD
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
 from benchmarks.harness import Server, serving
-from benchmarks.load.open_loop import METHOD
 from benchmarks.memory import memory_mb
 from benchmarks.overload.clients import watch_health
 

@@ -27,10 +27,11 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
+from judged._load.departures import depart
+from judged._load.open_loop import METHOD
+from judged._load.request_mix import RequestMaker, arrivals, parse_mix
 
-from benchmarks.load.departures import depart
-from benchmarks.load.open_loop import METHOD, arrivals
-from benchmarks.load.request_mix import RequestMaker, parse_mix
+from tests.conformance.prose import words
 
 DEADLINE_S = 1.0
 HEALTH = "health"
@@ -63,7 +64,9 @@ class Stream:
         else:
             self._method = METHOD
             # Texts of no earlier run, in the order of the seed.
-            maker = RequestMaker(parse_mix(plan["mix"]), random.Random(seed).getrandbits(60))
+            maker = RequestMaker(
+                parse_mix(plan["mix"]), random.Random(seed).getrandbits(60), words=words()
+            )
             self._bodies = [maker.make().body for _ in range(count)]
 
     async def run(self, target: str, start: float) -> list[Row]:

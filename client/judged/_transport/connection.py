@@ -94,9 +94,10 @@ class _Connection:
 
     def attempts(self, deadline: Deadline, request: object | None = None) -> Attempts:
         """Return the tries of a message, with who calls in their metadata."""
-        return Attempts(deadline, self.patience, self._who, request)
+        return Attempts(deadline, self.patience, self.metadata, request)
 
-    def _who(self) -> Metadata:
+    def metadata(self) -> Metadata:
+        """Return who calls, as metadata. Raises InvalidArgument for a bad file of a token."""
         return (*self._authorization.metadata(), *self._channel_id)
 
     def error_of(self, failure: Exception) -> errors.JudgedError:
@@ -109,6 +110,10 @@ class _Connection:
     def method(self, name: str) -> Any:  # noqa: ANN401 - what makes a call of gRPC
         """Return what makes a call. Raises ClientUnusable after `close`, and after some forks."""
         return self._here().methods[name]
+
+    def channel(self) -> Any:  # noqa: ANN401 - of either kind
+        """Return the channel, for messages that are written already. Raises ClientUnusable."""
+        return self._here().channel
 
     def window(self) -> Any:  # noqa: ANN401 - a semaphore of either kind
         """Return the slots for messages in flight."""

@@ -22,6 +22,7 @@ from judged.cli.commands import (
     data,
     judge,
     labels,
+    load,
     metrics,
     score,
     servers,
@@ -35,7 +36,7 @@ INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
-_COMMANDS = (judge, score, metrics, ci, labels, calibrate, servers, data)
+_COMMANDS = (judge, score, metrics, ci, labels, calibrate, servers, load, data)
 _END = "Command"
 """What the classes of commands are called, behind the name of the command."""
 

@@ -52,14 +52,17 @@ class ServerCommand(Command):
         with ExitStack() as stack:
             stack.enter_context(explained(known))
             if self.target:
-                client = Client(self.target, credentials=self._credentials())
+                client = Client(self.target, credentials=self.credentials())
             else:
                 client = Client(_started(stack))
                 client._connection.patience.waits = False  # noqa: SLF001 - nobody starts it again
             stack.enter_context(client)
             yield Connection(client, _ask(client))
 
-    def _credentials(self) -> Credentials | None:
+    def credentials(self) -> Credentials | None:
+        """Return what to show the server that is named; a private one needs none."""
+        if not self.target:
+            return None
         named = os.environ.get(TOKEN_VARIABLE, "").strip()
         token = Token(named) if named else None
         if self.token_file is not None:

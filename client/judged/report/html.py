@@ -52,8 +52,9 @@ def to_html(report: Report) -> str:
         for kind, title in KINDS.items()
         if counts[kind]
     ]
-    style, script = _asset("report.css"), _asset("report.js")
-    page: str = template("report.html.jinja").render(
+    script = _asset("report.js")
+    return rendered(
+        "report.html.jinja",
         report=report,
         run=run,
         runs=[run] if baseline is None else [run, baseline],
@@ -74,11 +75,19 @@ def to_html(report: Report) -> str:
         ],
         reach=1.1 * max([0.01, *(abs(end) for made in report.differences for end in _ends(made))]),
         packed=pack(report),
-        style=Markup(style),  # noqa: S704 - files of ours
-        script=Markup(script),  # noqa: S704
-        style_hash=_hash(style),
+        script=Markup(script),  # noqa: S704 - a file of ours
         script_hash=_hash(script),
+    )
+
+
+def rendered(name: str, **values: object) -> str:
+    """Return a page by a template of the folder `page`, with the style that all have."""
+    style = _asset("report.css")
+    page: str = template(name).render(
+        style=Markup(style),  # noqa: S704 - a file of ours
+        style_hash=_hash(style),
         version=metadata.version("judged"),
+        **values,
     )
     return page
 

@@ -1,1 +1,0 @@
-"""Requests that leave when they are due, and what became of them."""

@@ -1,0 +1,172 @@
+"""What a load showed: of requests at one rate, and the highest rate that a bound on p99 allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from judged._load.open_loop import BUSY, PERCENTILES, Answer, Outcome, Tally
+
+PRECISION = 1.03
+"""A rate that holds is looked for until one that is so many times as high does not."""
+_SLOW_SHARE = 0.01
+_LEAST_REQUESTS = 2
+_STRETCHES = 100
+_SHORTEST_STRETCH_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rate that was tried.
+
+    `held` says whether all answers came whole, and p99 in time; where not, `limited_by` says who
+    could do no more, "server" or "client".
+    """
+
+    rps: float
+    held: bool
+    limited_by: str | None
+    sent: int
+    answered: int
+    p50_ms: float | None
+    p99_ms: float | None
+    client_late_p99_ms: float
+
+
+@dataclass(slots=True)
+class Search:
+    """What was tried, in order.
+
+    `capacity` is the highest rate that held, None where none did, and `beyond` the lowest one
+    above it that did not; `limited_by` is that of its step.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    capacity: float | None = None
+    beyond: float = math.inf
+    limited_by: str | None = None
+
+
+def find_rate(attempt: Callable[[float], Step], first: float, duration_s: float) -> Search:
+    """Return the highest rate of which an attempt holds, to within PRECISION.
+
+    It doubles, or halves, until both sides are known, and goes on between them. A rate that does
+    not hold is tried once more, since a busy moment of a machine is no limit. Where the client
+    can't send at a rate, nothing is known beyond it, and the search ends.
+    """
+    found, rate = Search(), first
+    while rate * duration_s >= _LEAST_REQUESTS:
+        for _ in range(2):
+            step = attempt(rate)
+            found.steps.append(step)
+            if step.held:
+                break
+        if step.held:
+            found.capacity = rate
+        else:
+            found.beyond, found.limited_by = rate, step.limited_by
+            if step.limited_by == "client":
+                break
+        low, high = found.capacity or 0.0, found.beyond
+        if high <= low * PRECISION:
+            break
+        rate = low * 2 if high == math.inf else high / 2 if low == 0 else math.sqrt(low * high)
+    return found
+
+
+class Bound:
+    """A bound on p99: says when a run is over it, and can't come back.
+
+    What was slow only because it was sent late is the client's fault.
+    """
+
+    def __init__(self, p99_ms: float, planned: int) -> None:
+        self._p99_ms, self._planned = p99_ms, planned
+        self._seen = self._slow = 0
+
+    def allows_more(self, outcome: Outcome) -> bool:
+        """Say whether the server was slow, or failed, so seldom that p99 may still hold."""
+        new = outcome.answers[self._seen :]
+        self._seen += len(new)
+        self._slow += sum((each.took - each.late) * 1e3 > self._p99_ms for each in new)
+        failed = sum(sum(tally.errors.values()) for tally in outcome.tallies.values())
+        return self._slow + failed <= self._planned * _SLOW_SHARE
+
+    def step(self, rps: float, outcome: Outcome) -> Step:
+        """Return what became of a rate."""
+        total = outcome.total
+        is_whole = total.is_whole and total.answered == self._planned
+        held = is_whole and total.milliseconds(99) <= self._p99_ms
+        is_client = outcome.busy > BUSY or (is_whole and self.allows_more(outcome))
+        return Step(
+            rps,
+            held,
+            None if held else "client" if is_client else "server",
+            total.sent,
+            total.answered,
+            _number(total.milliseconds(50)),
+            _number(total.milliseconds(99)),
+            outcome.lag.milliseconds(99),
+        )
+
+
+def kinds_of(outcome: Outcome) -> dict[str, Tally]:
+    """Return the tallies by name, all together first where there is more than one."""
+    tallies = dict(sorted(outcome.tallies.items()))
+    return {"all": outcome.total, **tallies} if len(tallies) > 1 else tallies
+
+
+def document(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """Return what the JSON document says of requests that were due in so many seconds."""
+    took = outcome.seconds or 1.0
+    return {
+        "client": {
+            "late_p99_ms": _number(outcome.lag.milliseconds(99)),
+            "busy": outcome.busy,
+            "is_late": outcome.client_is_late,
+        },
+        "requests": {
+            name: {
+                "sent": tally.sent,
+                "answered": tally.answered,
+                "answered_a_s": tally.answered / took,
+                "contexts_a_s": tally.contexts / took,
+                "missing_verdicts": tally.missing_verdicts,
+                "changed_verdicts": tally.changed,
+                "errors": dict(sorted(tally.errors.items())),
+                "latency_ms": {f"p{p:g}": _number(tally.milliseconds(p)) for p in PERCENTILES},
+            }
+            for name, tally in kinds_of(outcome).items()
+        },
+        "over_time": _over_time(outcome.answers, seconds),
+    }
+
+
+def searched(search: Search, p99_ms: float) -> dict[str, Any]:
+    """Return what the JSON document says of a search."""
+    return {
+        "p99_ms": p99_ms,
+        "capacity_rps": search.capacity,
+        "not_held_rps": _number(search.beyond),
+        "limited_by": search.limited_by,
+        "steps": [asdict(step) for step in search.steps],
+    }
+
+
+def _over_time(answers: Sequence[Answer], seconds: float) -> list[dict[str, float]]:
+    """Return percentiles of the latency by when requests were due, a stretch of time each."""
+    length = max(_SHORTEST_STRETCH_S, seconds / _STRETCHES)
+    stretches: dict[int, Tally] = {}
+    for answer in answers:
+        stretches.setdefault(int(answer.due / length), Tally()).record(answer.took)
+    return [
+        {"from_s": number * length, "answered": tally.answered}
+        | {f"p{p}_ms": tally.milliseconds(p) for p in (50, 99, 100)}
+        for number, tally in sorted(stretches.items())
+    ]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,73 @@
+"""A load as one HTML page, made of the JSON document of `judged load`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from judged.report.html import rendered
+
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 770.0, 10.0, 190.0
+"""The plot of a chart."""
+_TICKS = (1, 2, 5)
+
+
+def to_html(document: Mapping[str, Any]) -> str:
+    """Return the page."""
+    over_time: Sequence[Mapping[str, float]] = document["over_time"]
+    held = [step for step in document.get("steps", ()) if step["p99_ms"] is not None]
+    bound = document.get("p99_ms")
+    times = [each["from_s"] for each in over_time]
+    charts = []
+    if over_time:
+        lines = {name: [each[f"{name}_ms"] for each in over_time] for name in ("p50", "p99")}
+        lines["max"] = [each["p100_ms"] for each in over_time]
+        charts.append(_chart("Latency over time", "seconds", times, lines, bound))
+    if held:
+        held.sort(key=lambda step: step["rps"])
+        rates = [step["rps"] for step in held]
+        lines = {name: [step[f"{name}_ms"] for step in held] for name in ("p50", "p99")}
+        charts.append(_chart("Latency by rate", "requests a second", rates, lines, bound))
+    return rendered("load.html.jinja", charts=charts, **document)
+
+
+def _chart(
+    title: str,
+    unit: str,
+    along: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    bound: float | None,
+) -> dict[str, Any]:
+    """Return what the template draws: points of lines, and ticks, on the plot."""
+    begin, end = along[0], max(along[-1], along[0] + 1e-9)
+    ceiling = _round_up(max(max(line) for line in lines.values()))
+
+    def x(value: float) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * (value - begin) / (end - begin)
+
+    def y(value: float) -> float:
+        return _BOTTOM - (_BOTTOM - _TOP) * value / ceiling
+
+    return {
+        "title": f"{title}, in ms",
+        "unit": unit,
+        "lines": {
+            name: " ".join(
+                f"{x(at):.1f},{y(value):.1f}" for at, value in zip(along, line, strict=True)
+            )
+            for name, line in lines.items()
+        },
+        "across": [(y(ceiling * part / 4), f"{ceiling * part / 4:g}") for part in range(5)],
+        "along": [(x(at), f"{at:.3g}") for at in (begin, (begin + end) / 2, end)],
+        "bound": y(bound) if bound is not None and bound <= ceiling else None,
+    }
+
+
+def _round_up(value: float) -> float:
+    """Return the next of 1, 2, 5, 10, 20, ..."""
+    scale = 1e-3
+    while True:
+        for tick in _TICKS:
+            if value <= tick * scale:
+                return tick * scale
+        scale *= 10

@@ -1,0 +1,241 @@
+"""`judged load`: requests at a rate, and how long their answers take.
+
+How they are sent and counted is in `judged._load`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable, Iterator
+from enum import Enum
+from importlib import metadata
+from typing import Any
+
+from judged._load import request_mix
+from judged._load.measuring import Bound, Step, document, find_rate, kinds_of, searched
+from judged._load.open_loop import Outcome, Tally, drive
+from judged._views import of_all, plural
+from judged.cli.frame import Document, opt
+from judged.cli.output import Output, Problem, Table, explained, say
+from judged.cli.server import Connection, ResultCommand
+
+_FIRST_RPS = 10.0
+_DURATION_S = 60.0
+_STEP_S = 10.0
+_BOUNDS_A_STEP = 50
+"""A step lasts so many times its bound: a rate that is 2 % too high breaks the bound in it."""
+_FEWEST_BOUNDS = 20
+_SHOWN = (50.0, 95.0, 99.0, 99.9, 100.0)
+_COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
+
+
+class Arrivals(Enum):
+    """When requests are due."""
+
+    POISSON = "poisson"
+    CONSTANT = "constant"
+
+
+class LoadCommand(ResultCommand):
+    """Put a load on a server: requests leave when they are due, and wait for nobody.
+
+    Latency is measured from the instant a request was due, so that a server that stalls shows it.
+    Nothing is sent again. Ends with 1 where requests or verdicts failed, or no rate held. Judges
+    that ask language models cost what they cost.
+
+    Examples:
+    judged load --target 127.0.0.1:8470 --rps 20 --mix semantic:1x10=3,exact:3x10=1
+    judged load --target 127.0.0.1:8470 --p99 200 --report load.html
+    judged load --target 127.0.0.1:8470 --replay server.log --rps 50
+    """
+
+    rps: float | None = opt(
+        "X",
+        "Requests a second; with --p99 the first rate to try, by default 10, with --replay that of "
+        "the file.",
+        low=0.001,
+    )
+    duration: float | None = opt(
+        "SECONDS", "How long; 60 by default, with --p99 10 for each rate.", low=0.1
+    )
+    p99: float | None = opt(
+        "MS", "Find the highest rate of which 99 % are answered within this.", low=0.001
+    )
+    mix: str = opt(
+        "MIX",
+        "Requests, with commas between: KIND[/PROFILE]:ExR[xG][@W][=S] has E expected and R "
+        "retrieved texts of about W words in each of G groups, and S is its share.",
+        "semantic:1x10",
+    )
+    arrivals: Arrivals = opt(None, "When requests are due: at random, or evenly.", Arrivals.POISSON)
+    replay: str | None = opt(
+        "FILE",
+        "Send when calls came as this log of a server has them, or lines of {at: SECONDS}.",
+        reads=True,
+    )
+    repeat: float = opt(
+        "SHARE", "Share of requests that repeat an earlier one.", 0.0, low=0, high=1
+    )
+    seed: int = opt("N", "The same seed makes the same requests.", 1)
+    timeout: float = opt(
+        "SECONDS", "From when a request is due to when it has failed.", 30.0, low=0.001
+    )
+    report: str | None = opt("FILE.html", "Write the result as a page.", writes=True)
+
+    def settle(self) -> None:
+        """Refuse steps that are too short for their bound."""
+        super().settle()
+        if self.replay is not None:
+            self.leave_out("arrivals", "--replay says when; leave it out")
+        if self.rps is None and self.p99 is None and self.replay is None:
+            raise Problem("--rps: say how many a second, or --p99 MS to find out how many it takes")
+        if self.duration is None:
+            least = _STEP_S if self.p99 is None else _BOUNDS_A_STEP * self.p99 / 1e3
+            self.duration = _DURATION_S if self.p99 is None else max(_STEP_S, least)
+        elif self.p99 is not None and self.duration < (least := _FEWEST_BOUNDS * self.p99 / 1e3):
+            raise Problem(
+                f"--duration: {self.duration:g} s are too short to see a rate that is a little "
+                f"too high break --p99 {self.p99:g}; take {least:g} s or more"
+            )
+
+    def run(self, out: Output) -> Document:
+        """Send, and tell."""
+        with explained(self.places()):
+            mix = request_mix.parse_mix(self.mix)
+        maker = request_mix.RequestMaker(mix, self.seed, self.repeat)
+        replay = None if self.replay is None else request_mix.read_replay(self.replay)
+        with self.connect() as server:
+            load = _Load(self, server, maker, replay)
+            rps = self.rps or (_FIRST_RPS if replay is None else replay.rate)
+            facts: Document = {
+                "target": server.client.target,
+                "server": server.info.version,
+                "machine": _machine(),
+                "mix": self.mix,
+                "arrivals": self.arrivals.value if replay is None else f"as in {self.replay}",
+                "duration_s": self.duration,
+                "repeat": self.repeat,
+                "seed": self.seed,
+            }
+            if self.p99 is None:
+                outcome = load.put(rps)
+                headline = f"{rps:.4g} requests a second"
+                late = outcome.client_is_late
+            else:
+                search = find_rate(load.attempt, rps, load.seconds)
+                rps, outcome = load.kept
+                facts |= searched(search, self.p99)
+                out.worse = search.capacity is None
+                bound = f"at p99 <= {self.p99:g} ms"
+                headline = f"{rps:.4g} requests a second {bound}"
+                if search.capacity is None:
+                    headline = f"no rate holds {bound}"
+                elif search.limited_by == "client":
+                    headline = f"at least {headline}"
+                late = search.limited_by == "client"
+        total = outcome.total
+        out.worse = out.worse or not total.is_whole
+        out.warn(*_warnings(total, outcome, late=late))
+        rows: list[list[str | float]] = [
+            [name, tally.sent, tally.answered, *map(tally.milliseconds, _SHOWN)]
+            for name, tally in kinds_of(outcome).items()
+        ]
+        contexts = f"{total.contexts / outcome.seconds:.4g} contexts a second"
+        out.show(Table(["requests", "sent", "answered", *_COLUMNS], rows), "")
+        out.show(f"{headline}, {contexts}; latencies in ms, from when a request was due")
+        whole = {"headline": headline, "rps": rps, **facts, **document(outcome, load.seconds)}
+        if self.report is not None:
+            from judged._load.page import to_html  # noqa: PLC0415 - jinja2 takes its time
+
+            out.write("--report", self.report, [to_html({**whole, "warnings": out.warnings})])
+            say(f"wrote {self.report}")
+        return whole
+
+
+class _Load:
+    """Loads by the options of a command; `kept` is the last one that held, else the last."""
+
+    kept: tuple[float, Outcome]
+
+    def __init__(
+        self,
+        command: LoadCommand,
+        server: Connection,
+        maker: request_mix.RequestMaker,
+        replay: request_mix.Replay | None,
+    ) -> None:
+        self._command, self._server = command, server
+        self._maker, self._replay = maker, replay
+        self._held = False
+        self.seconds = command.duration or _DURATION_S
+
+    def put(self, rps: float) -> Outcome:
+        """Return what became of requests at a rate. Raises Problem where none was answered."""
+        return self._sent(self._due(rps), lambda _: True)
+
+    def attempt(self, rps: float) -> Step:
+        """Return whether a rate holds the bound; one that can't any more is ended."""
+        due = self._due(rps)
+        bound = Bound(self._command.p99 or 0.0, len(due))
+        outcome = self._sent(due, bound.allows_more)
+        step = bound.step(rps, outcome)
+        if step.held or not self._held:
+            self._held, self.kept = step.held, (rps, outcome)
+        p99 = "no answer" if step.p99_ms is None else f"p99 {step.p99_ms:.1f} ms"
+        say(f"{rps:.4g} a second: {p99}, {'held' if step.held else 'not held'}")
+        return step
+
+    def _due(self, rps: float) -> list[float]:
+        if self._replay is not None:
+            due = list(self._replay.arrivals(rps, self.seconds))
+        else:
+            poisson = self._command.arrivals is Arrivals.POISSON
+            seed = self._command.seed
+            due = list(request_mix.arrivals(rps, self.seconds, poisson=poisson, seed=seed))
+        if not due:
+            raise Problem(f"--duration: nothing is due in {self.seconds:g} s; take more, or --rps")
+        return due
+
+    def _sent(self, due: list[float], go_on: Callable[[Outcome], bool]) -> Outcome:
+        outcome = asyncio.run(
+            drive(
+                self._server.client.target,
+                due,
+                self._maker.make,
+                self._command.timeout,
+                credentials=self._command.credentials(),
+                go_on=go_on,
+            )
+        )
+        if not (total := outcome.total).answered:
+            (code, n), *_ = total.errors.most_common(1)
+            raise Problem(f"no request was answered: {n} times {code}: {total.messages[code]}")
+        return outcome
+
+
+def _warnings(total: Tally, outcome: Outcome, *, late: bool) -> Iterator[str]:
+    """Yield what may be wrong with the result."""
+    if late:
+        yield (
+            f"the client was the bottleneck: requests left {outcome.lag.milliseconds(99):.1f} ms "
+            f"late at their p99, and its thread worked {outcome.busy:.0%} of the time; take a "
+            "lower rate, or load from several machines"
+        )
+    for code, count in sorted(total.errors.items()):
+        told = of_all(count, total.sent, "request")
+        yield f"{told} failed with {code}: {total.messages[code]}"
+    if total.missing_verdicts:
+        yield f"{of_all(total.missing_verdicts, total.contexts, 'verdict')} missing"
+    if total.changed:
+        yield f"{plural(total.changed, 'answer')} to a repeated request had other verdicts"
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "python": platform.python_version(),
+        "judged": metadata.version("judged"),
+        "grpcio": metadata.version("grpcio"),
+    }

@@ -1,0 +1,59 @@
+"""The page of a load: what is in it, and that it asks nobody for anything."""
+
+import re
+
+from judged._load.measuring import Bound, Search, document, searched
+from judged._load.open_loop import Answer, Outcome, Tally
+from judged._load.page import to_html
+
+FACTS = {
+    "headline": "20 requests a second at p99 <= 100 ms",
+    "target": "<b>host:1",
+    "server": "0.1.0",
+    "mix": "semantic:1x10",
+    "arrivals": "poisson",
+    "duration_s": 10.0,
+    "rps": 20.0,
+    "warnings": ["<script>late</script>"],
+}
+
+
+def outcome():
+    made = Outcome({"semantic:1x10": Tally([0.01, 0.02, 0.3], 30)})
+    made.answers += [Answer(*each, 0.0) for each in ((0.0, 0.01), (5.0, 0.02), (7.0, 0.3))]
+    made.tallies["semantic:1x10"].errors["UNAVAILABLE"] = 2
+    made.lag.record(0.001)
+    made.seconds = 10.0
+    return made
+
+
+def test_what_was_measured_is_there_and_texts_are_escaped():
+    page = to_html({**FACTS, **document(outcome(), 10.0)})
+    assert "20 requests a second at p99 &lt;= 100 ms" in page
+    assert "UNAVAILABLE 2" in page
+    assert "<td>300.0</td>" in page
+    assert page.count("<polyline") == 3
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "Rates that were tried" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+
+
+def test_a_search_shows_its_rates_and_the_bound():
+    steps = [Bound(400.0, 5).step(rate, outcome()) for rate in (10.0, 20.0)]
+    search = Search(steps, 10.0, 20.0)
+    page = to_html({**FACTS, **document(outcome(), 10.0), **searched(search, 400.0)})
+    assert page.count("<polyline") == 5
+    assert page.count('class="bound"') == 2
+    assert page.count("not held, by the server</td>") == 2
+
+
+def test_one_answer_is_enough_for_a_page():
+    made = outcome()
+    del made.answers[1:]
+    assert "<polyline" in to_html({**FACTS, **document(made, 10.0)})
+    made.answers.clear()
+    assert "<polyline" not in to_html({**FACTS, **document(made, 10.0)})
