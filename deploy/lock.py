@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 COOL_DOWN = "7 days"
-EXTRAS = ("server", "otel")
+EXTRAS = ("server", "otel", "postgres")
 """What of the project the image has."""
 _HEADER = "# Made by `make lock`, of requirements with the SHA-256 "
 

@@ -385,6 +385,11 @@ class App:
                 chat_models.open_breakers,
                 "provider",
             )
+        if self._reply_cache is not None and (shared := self._reply_cache.shared) is not None:
+            found["store_reachable"] = Reading(
+                "1 while the store that servers share answers.",
+                lambda: {"": float(not shared.is_away)},
+            )
         if budgets.day_left() is not None:
             found["budget_left"] = Reading(
                 "What is left of the budget of the day, as this process last saw it.",
@@ -488,7 +493,16 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
     """Return the cache of replies that the settings ask for; none where no model can be asked."""
     if settings.llm_config is None or settings.llm_cache == "off":
         return None
-    return ReplyCache(REPLIES_MEMORY_BYTES, settings.llm_cache_ttl_s, _kept(settings, REPLIES))
+    most, ttl_s = REPLIES_MEMORY_BYTES, settings.llm_cache_ttl_s
+    if settings.store is None:
+        return ReplyCache(most, ttl_s, _kept(settings, REPLIES))
+    try:
+        from judged_server.store.postgres import PostgresRows  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"store: {error.name} is not installed; run: pip install 'judged[server,postgres]'"
+        ) from None
+    return ReplyCache(most, ttl_s, PostgresRows(settings.store))
 
 
 def _kept(settings: Settings, kind: Kind) -> KeptRows | None:

@@ -155,6 +155,9 @@ class Settings(BaseSettings, Limits):
     """folder of stored replies; default: the user's cache"""
     llm_cache_ttl_s: float = Field(30 * 86_400, gt=0)
     """seconds a reply counts from when it was given"""
+    store: str | None = Field(None, pattern=r"^postgres(ql)?://")
+    """postgresql://USER@HOST/DATABASE in which servers share replies, in place of a file; give a
+    password by JUDGED_STORE or PGPASSFILE"""
     rubrics_dir: Path | None = None
     """folder of rubrics (TOML) for the llm judge, beside the built-in ones"""
     calibrations_dir: Path | None = None

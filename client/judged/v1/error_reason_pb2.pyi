@@ -119,6 +119,11 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider kept
     failing for as long as the call could wait.
     """
+    ERROR_REASON_STORE_UNREACHABLE: _ErrorReason.ValueType  # 41
+    """ERROR_REASON_STORE_UNREACHABLE (a verdict's UNAVAILABLE): the server can't
+    reach the store that it shares with others, so a model that costs money is
+    not asked; a retry may help.
+    """
     ERROR_REASON_REFUSED: _ErrorReason.ValueType  # 21
     """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""
     ERROR_REASON_UNPARSABLE: _ErrorReason.ValueType  # 22
@@ -312,6 +317,11 @@ provider did not accept the server's key.
 ERROR_REASON_BREAKER_OPEN: ErrorReason.ValueType  # 20
 """ERROR_REASON_BREAKER_OPEN (a verdict's UNAVAILABLE): the provider kept
 failing for as long as the call could wait.
+"""
+ERROR_REASON_STORE_UNREACHABLE: ErrorReason.ValueType  # 41
+"""ERROR_REASON_STORE_UNREACHABLE (a verdict's UNAVAILABLE): the server can't
+reach the store that it shares with others, so a model that costs money is
+not asked; a retry may help.
 """
 ERROR_REASON_REFUSED: ErrorReason.ValueType  # 21
 """ERROR_REASON_REFUSED (an abstention's UNKNOWN): the model declined to answer."""

@@ -1,6 +1,6 @@
 """`judged-server cache`: shows and purges the stored replies of language models.
 
-The file is in `store.kept_rows`.
+The file is in `store.kept_rows`, the store of several servers in `store.postgres`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def manage_cache(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the cache commands; return the exit status. Raises SettingsError."""
+    purges = arguments.action == "purge"
+    if settings.store is not None:
+        from judged_server.store.postgres import stored_replies  # noqa: PLC0415 - of an extra
+
+        replies, payload_bytes = stored_replies(settings.store, purge=purges)
+        if purges:
+            print(f"{_replies(replies)} deleted from the store; restart the servers that share it")
+        else:
+            print(f"{_replies(replies)}, {payload_bytes / 1000:.0f} kB, in the store")
+        return 0
     folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
-    if arguments.action == "purge":
+    if purges:
         return _purge(folder, settings)
     return _show(folder, settings)
 

@@ -4,7 +4,7 @@ The way of a question goes down this file, and on from there:
 
     ask                  what the cache has (`reply_cache`) is the answer
     _ask_or_join         somebody may be asking the same already (`single_flight`)
-    _ask_and_keep        what comes is kept
+    _ask_and_keep        another server may be asking (`store.postgres`); what comes is kept
     _ask_model           asks the model, or those behind it when its provider fails
     _ask_one             asks, within the budgets (`budgets`), until a reply is in form
     models               writes the request and reads the reply in the provider's dialect
@@ -43,6 +43,7 @@ from judged_server.llm.parsing import read
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.scheduling.fairness import SingleFlight
+from judged_server.store.kept_rows import StoreAway
 from judged_server.tenant import TENANT
 
 _log = telemetry.Logger("llm")
@@ -164,6 +165,8 @@ class ModelCaller:
                 return kept
         if call_options.cache is CacheMode.ONLY:
             missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
+            if self._store_is_away:
+                return Answer(_STORE_AWAY)
             if (keyless := missing_key_fault(model)) is not None:
                 missing = missing._replace(message=f"{missing.message}; {keyless.message}")
             return Answer(missing)
@@ -219,23 +222,62 @@ class ModelCaller:
                 return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
 
     async def _ask_and_keep(self, asked: _Asked) -> Answer:
-        """Ask the provider, and keep the reply if it is a verdict."""
-        answer = await self._ask_model(asked)
-        if answer.unwritten:
-            self._owed[asked.key] = answer
-            if len(self._owed) > _MOST_OWED:
-                del self._owed[next(iter(self._owed))]
-            return answer._replace(parsed=_UNWRITTEN)
-        await self._keep(asked, answer)
-        return answer
+        """Ask the provider, and keep the reply if it is a verdict.
 
-    async def _keep(self, asked: _Asked, answer: Answer) -> None:
+        Where servers share a store, one of them asks, and the others wait for its reply.
+        """
+        shared = None if self._cache is None else self._cache.shared
+        claimed = shared is not None and await self._claim(asked)
+        if isinstance(claimed, Answer):
+            return claimed
+        try:
+            answer = await self._ask_model(asked)
+            if answer.unwritten:
+                self._owed[asked.key] = answer
+                if len(self._owed) > _MOST_OWED:
+                    del self._owed[next(iter(self._owed))]
+                return answer._replace(parsed=_UNWRITTEN)
+            claimed = not await self._keep(asked, answer) and claimed
+            return answer
+        finally:
+            if shared is not None and claimed:
+                shared.release(asked.key)
+
+    @property
+    def _store_is_away(self) -> bool:
+        shared = None if self._cache is None else self._cache.shared
+        return shared is not None and shared.is_away
+
+    async def _claim(self, asked: _Asked) -> Answer | bool:
+        """Return an answer, where there is none to ask for, or whether the question was claimed.
+
+        It is asked without a claim where it is to be asked anew, or what is stored can't be read.
+        While the store is away, only models without prices are asked.
+        """
+        if self._cache is None or asked.call_options.cache is CacheMode.REFRESH:
+            return self._store_is_away and _without_store(asked.model)
+        try:
+            async with asyncio.timeout(max(0.0, asked.left_s)):
+                reply = await self._cache.claimed(asked.key)
+        except TimeoutError:
+            return Answer(_NO_TIME)
+        except StoreAway:
+            return _without_store(asked.model)
+        if reply is None:
+            return True
+        parsed = asked.parsed(reply)
+        is_read = parsed.status is Status.OK
+        return is_read and Answer(parsed, reply, Usage(shared=1), Source.SHARED)
+
+    async def _keep(self, asked: _Asked, answer: Answer) -> bool:
+        """Keep a verdict; return whether that is done."""
         ours = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and ours:
             rubric, card = asked.question.rubric, asked.model.card
             # What nobody paid for is answered before it is stored.
             left_s = 0.0 if card.prices is None else asked.left_s
-            await self._cache.keep(asked.key, rubric, card, answer.reply, left_s)
+            return await self._cache.keep(asked.key, rubric, card, answer.reply, left_s)
+        return False
 
     async def _when_written(self, asked: _Asked) -> Answer:
         """Return an answer that was paid for before, once that is written down."""
@@ -317,6 +359,15 @@ class ModelCaller:
         if answer.usage.calls or answer.usage.cost:
             _report(card, answer.usage, call_options)
         return answer, failure
+
+
+def _without_store(model: ChatModel | None) -> Answer | bool:
+    """Return False where a model may be asked while the store is away, else the answer."""
+    while model is not None:
+        if model.card.prices is not None:
+            return Answer(_STORE_AWAY)
+        model = model.fallback
+    return False
 
 
 def _passes_on(fault: ModelFault) -> bool:
@@ -405,6 +456,12 @@ _UNWRITTEN = failed(
     Reason.BUDGET,
     "the model has answered, but what that cost could not be written down in the call's "
     "time; send it again, and it costs nothing more; the operator finds the cause in the log",
+    retryable=True,
+)
+_STORE_AWAY = failed(
+    Reason.STORE_UNREACHABLE,
+    "the store that servers share can't be reached, so no model was asked: what others have paid "
+    "for would be paid for again; send it again, and the operator finds the cause in the log",
     retryable=True,
 )
 _NO_TIME = failed(

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     NO_CONTEXT = "NO_CONTEXT"
     NO_CLAIMS = "NO_CLAIMS"
     MARKER_REPEATED = "MARKER_REPEATED"
+    STORE_UNREACHABLE = "STORE_UNREACHABLE"
 
 
 class ModelFault(Exception):

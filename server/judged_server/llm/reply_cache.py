@@ -9,14 +9,17 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from judged_server.llm.chat import ChatModelCard, ChatReply
+from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
 from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.store.kept_rows import KeptRows, Row
+
+if TYPE_CHECKING:
+    from judged_server.store.postgres import PostgresRows  # its driver is an extra's
 
 DAY_S = 86_400
 STORED_WITHIN_S = 0.25
@@ -26,6 +29,9 @@ _OVERHEAD_BYTES = 800
 
 
 _PAYLOADS = TypeAdapter(ChatReply, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+_DAMAGED = ChatReply("", FinishReason.UNTOLD, TokenUsage(), "", unreadable="it is damaged")
 
 
 class _Entry(NamedTuple):
@@ -41,10 +47,12 @@ class ReplyCache:
         self,
         memory_bytes: int,
         ttl_s: float = 30 * DAY_S,
-        store: KeptRows | None = None,
+        store: KeptRows | PostgresRows | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""
+        self.shared = None if store is None or isinstance(store, KeptRows) else store
+        """The store, where several servers share it."""
         self._most_bytes = memory_bytes
         self._bytes = 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -75,16 +83,35 @@ class ReplyCache:
                 self._hold(row, reply)
         return reply
 
+    async def claimed(self, key: bytes) -> ChatReply | None:
+        """Return None once the question is this server's to ask, or a reply that came before.
+
+        For a store that is shared. Raises StoreAway.
+        """
+        shared = self.shared
+        while shared is not None:
+            now = self._now()
+            if await shared.claim(key, now - self._ttl_s, now + DAY_S):
+                break
+            row = await shared.follow(key)
+            if row is not None and (not row.payload or self._counts(row.created)):
+                reply = from_payload(row.payload)
+                if reply is None:
+                    return _DAMAGED
+                self._hold(row, reply)
+                return reply
+        return None
+
     async def keep(
         self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply, left_s: float
-    ) -> None:
+    ) -> bool:
         """Keep a reply in place of an older one; return once it would outlive the process.
 
-        Or when `left_s` is over: a slow disk holds up no answer.
+        Or when `left_s` is over: a slow disk holds up no answer. False for one that can't be kept.
         """
         payload = to_payload(reply)
         if payload is None:
-            return
+            return False
         created = int(self._now())
         row = Row(key, payload, rubric.id, rubric.version, card.name, created)
         try:
@@ -93,6 +120,7 @@ class ReplyCache:
         finally:
             # Not before it is stored: whoever finds it here is answered at once.
             self._hold(row, reply)
+        return True
 
     def close(self) -> None:
         """Store what waits. Not for the event loop's thread."""

@@ -117,6 +117,10 @@ class Row(NamedTuple):
         return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
 
 
+class StoreAway(Exception):
+    """A store that servers share can't be reached, or does not answer in time."""
+
+
 @dataclass(slots=True)
 class _Link:
     connection: sqlite3.Connection
