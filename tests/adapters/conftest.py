@@ -16,8 +16,8 @@ SERVER = Path(__file__).resolve().parents[2] / ".venv" / "bin" / "python"
 
 
 @pytest.fixture(scope="session")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of a server that runs as long as the tests."""
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that runs as long as the tests."""
     address = f"unix:{tmp_path_factory.mktemp('server')}/judged.sock"
     command = [str(SERVER), "-m", "judged_server", "--listen", address]
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -25,7 +25,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         try:
             ready = any(b'"ready"' in line for line in process.stderr or ())
             assert ready, "the server did not start"
-            with Client(address) as connected:
-                yield connected
+            yield address
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="session")
+def client(target: str) -> Iterator[Client]:
+    """A client of that server."""
+    with Client(target) as connected:
+        yield connected
