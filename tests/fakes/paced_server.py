@@ -30,6 +30,7 @@ class PacedServer(JudgeServiceServicer):
         self.hold_s = hold_s
         self.address = ""
         self.calls = 0
+        self.authorization: str | bytes = ""
         self.stalls: dict[int, float] = {}
         """By the number of a call, the seconds that the server stands before it."""
         self._free = 0.0
@@ -39,6 +40,7 @@ class PacedServer(JudgeServiceServicer):
         return pb.GetServerInfoResponse(version="paced")
 
     def BatchJudge(self, request: Any, context: Any) -> pb.BatchJudgeResponse:
+        self.authorization = dict(context.invocation_metadata()).get("authorization", "")
         if not request.groups:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "groups: is empty")
         with self._lock:

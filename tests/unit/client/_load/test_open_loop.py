@@ -3,6 +3,7 @@
 import time
 
 from judged._load.open_loop import Request, Tally, drive
+from judged.credentials import Token
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
@@ -75,6 +76,11 @@ class TestDrive:
         assert total.errors == {"INVALID_ARGUMENT": 3}
         assert total.messages == {"INVALID_ARGUMENT": "groups: is empty"}
         assert total.latencies == []
+
+    async def test_the_token_is_shown_to_the_server(self):
+        with paced_server(0.0) as server:
+            await drive(server.address, [0.0], _good, 10.0, credentials=Token("t" * 40))
+            assert server.authorization == f"Bearer {'t' * 40}"
 
     async def test_no_more_leave_when_it_need_not_go_on(self):
         outcome = await _drive(
