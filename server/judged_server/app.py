@@ -385,10 +385,11 @@ class App:
                 chat_models.open_breakers,
                 "provider",
             )
-        if self._reply_cache is not None and (shared := self._reply_cache.shared) is not None:
+        shared = [part for part in (self._reply_cache, self._ledger) if part is not None]
+        if self._settings.store is not None and shared:
             found["store_reachable"] = Reading(
                 "1 while the store that servers share answers.",
-                lambda: {"": float(not shared.is_away)},
+                lambda: {"": float(not any(part.is_away for part in shared))},
             )
         if budgets.day_left() is not None:
             found["budget_left"] = Reading(
@@ -485,7 +486,13 @@ def _budgets(settings: Settings, models: ChatModels | None) -> tuple[Ledger | No
     budget, currency = models.configuration.budget, models.configuration.currency
     if budget.per_day is None and settings.tenants is None:
         return None, Budgets(currency, budget.per_request)
-    ledger = Ledger(budget.file or default_ledger(os.environ))
+    ledger: Ledger
+    if settings.store is not None:
+        from judged_server.store.postgres_ledger import PostgresLedger  # noqa: PLC0415 - of an extra
+
+        ledger = PostgresLedger(settings.store)
+    else:
+        ledger = Ledger(budget.file or default_ledger(os.environ))
     return ledger, Budgets(currency, budget.per_request, budget.per_day, ledger)
 
 
@@ -496,12 +503,8 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
     most, ttl_s = REPLIES_MEMORY_BYTES, settings.llm_cache_ttl_s
     if settings.store is None:
         return ReplyCache(most, ttl_s, _kept(settings, REPLIES))
-    try:
-        from judged_server.store.postgres import PostgresRows  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"store: {error.name} is not installed; run: pip install 'judged[server,postgres]'"
-        ) from None
+    from judged_server.store.postgres import PostgresRows  # noqa: PLC0415 - of an extra
+
     return ReplyCache(most, ttl_s, PostgresRows(settings.store))
 
 

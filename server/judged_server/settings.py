@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -156,8 +157,8 @@ class Settings(BaseSettings, Limits):
     llm_cache_ttl_s: float = Field(30 * 86_400, gt=0)
     """seconds a reply counts from when it was given"""
     store: str | None = Field(None, pattern=r"^postgres(ql)?://")
-    """postgresql://USER@HOST/DATABASE in which servers share replies, in place of a file; give a
-    password by JUDGED_STORE or PGPASSFILE"""
+    """postgresql://USER@HOST/DATABASE in which servers share replies and spending, in place of
+    files; give a password by JUDGED_STORE or PGPASSFILE"""
     rubrics_dir: Path | None = None
     """folder of rubrics (TOML) for the llm judge, beside the built-in ones"""
     calibrations_dir: Path | None = None
@@ -206,6 +207,13 @@ class Settings(BaseSettings, Limits):
             raise ValueError(f"must be a number, not {str(value).lower()}")  # noqa: TRY004 - pydantic's
         if isinstance(value, str) and (not value.isascii() or "_" in value):
             raise ValueError(f"must be a number in the digits 0 to 9, not {value[:80]!r}")
+        return value
+
+    @field_validator("store")
+    @classmethod
+    def _has_its_driver(cls, value: str | None) -> str | None:
+        if value is not None and find_spec("psycopg") is None:
+            raise ValueError("needs psycopg; run: pip install 'judged[server,postgres]'")
         return value
 
     # Without a folder for a cache the server runs all the same, and says so.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -19,8 +20,14 @@ import pytest
 
 from tests.fakes.canaries import KEY
 
-_USER = "nobody" if os.getuid() == 0 else None
+_USER = pwd.getpwnam("nobody") if os.getuid() == 0 else None
 """Who runs it: as root it refuses to."""
+# Not by `subprocess`, which would fork this process, with its threads of gRPC, for it.
+_AS_USER = (
+    ["setpriv", f"--reuid={_USER.pw_uid}", f"--regid={_USER.pw_gid}", "--clear-groups"]
+    if _USER
+    else []
+)
 
 
 def _program(name: str) -> str:
@@ -51,9 +58,17 @@ class Postgres:
             "max_connections": "40",
         }
         flags = [flag for name, value in settings.items() for flag in ("-c", f"{name}={value}")]
-        command = [_program("postgres"), "-D", str(self.folder), "-p", str(self.port), *flags]
+        command = [
+            *_AS_USER,
+            _program("postgres"),
+            "-D",
+            str(self.folder),
+            "-p",
+            str(self.port),
+            *flags,
+        ]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, user=_USER)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def wait(self, seconds: float = 30.0) -> None:
         """Return once it answers; start it again where one that was killed was in its way."""
@@ -119,11 +134,11 @@ def running_postgres(*, started: bool = True) -> Iterator[Postgres]:
     with tempfile.TemporaryDirectory(prefix="judged-pg-") as name:
         folder = Path(name)
         if _USER is not None:
-            shutil.chown(folder, _USER)
+            os.chown(folder, _USER.pw_uid, _USER.pw_gid)
         subprocess.run(
-            [initdb, "-D", str(folder / "data"), "-U", "judged", "-A", "trust", "--no-sync",
-             "-E", "UTF8", "--locale=C"],
-            check=True, stdout=subprocess.DEVNULL, cwd="/", user=_USER,
+            [*_AS_USER, initdb, "-D", str(folder / "data"), "-U", "judged", "-A", "trust",
+             "--no-sync", "-E", "UTF8", "--locale=C"],
+            check=True, stdout=subprocess.DEVNULL, cwd="/",
         )  # fmt: skip
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

@@ -198,15 +198,20 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     from judged_server.llm.config import read_configuration  # noqa: PLC0415
     from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
 
-    path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
-    if not path.exists():
-        raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
     since = (_now() - timedelta(days=arguments.days - 1)).strftime("%Y-%m-%d")
-    ledger = Ledger(path)
-    try:
-        rows = ledger.read_used(since)
-    finally:
-        ledger.close()
+    if settings.store is not None:
+        from judged_server.store.postgres_ledger import used_since  # noqa: PLC0415 - of an extra
+
+        rows = used_since(settings.store, since)
+    else:
+        path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
+        if not path.exists():
+            raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
+        ledger = Ledger(path)
+        try:
+            rows = ledger.read_used(since)
+        finally:
+            ledger.close()
     heads = [*Used._fields[:-1], "cost"]
     cells = [[*map(str, row[:-1]), f"{row.nano / NANO:.9f}"] for row in rows]
     if arguments.csv:

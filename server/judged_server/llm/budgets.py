@@ -27,7 +27,15 @@ from judged.values.server_info import BudgetLeft
 
 from judged_server.domain import CostTracker, nano_covering, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
-from judged_server.llm.chat import ChatRequest, Completed, ModelFault, Prices, Reason, TokenUsage
+from judged_server.llm.chat import (
+    STORE_AWAY,
+    ChatRequest,
+    Completed,
+    ModelFault,
+    Prices,
+    Reason,
+    TokenUsage,
+)
 from judged_server.llm.models import ChatModel
 from judged_server.llm.question import PlannedCall, new_nonce, request_for
 from judged_server.llm.transport.endpoint import Clock
@@ -275,6 +283,7 @@ class Budgets:
         now = asyncio.get_running_loop().time
         ends = now() + timeout_s
         most = most_of(prices, request)
+        self.check_store()
         reservation = Reservation(self, cost_tracker, most, ends, accounts)
         await reservation.reserve()
         answered: int | None = None
@@ -294,6 +303,11 @@ class Budgets:
             # What was paid for is not answered before it is written down.
             done = done._replace(unwritten=not await self.written(ends))
         return done
+
+    def check_store(self) -> None:
+        """Raise ModelFault while spending is kept in a store that can't be reached."""
+        if self._ledger is not None and self._ledger.is_away:
+            raise ModelFault(Reason.STORE_UNREACHABLE, STORE_AWAY, retryable=True)
 
     async def written(self, ends: float) -> bool:
         """Return whether all that was spent before is written down by a time of the loop's clock.
@@ -482,6 +496,7 @@ class Reservation:
                     try:
                         return await account.draw(self._most)
                     except LedgerFault:  # another process may hold the file for some seconds
+                        self._budgets.check_store()
                         await asyncio.sleep(AGAIN_S)
         raise ModelFault(
             Reason.BUDGET,

@@ -26,6 +26,7 @@ from judged_server.domain import CostTracker, to_amount
 from judged_server.errors import full_name
 from judged_server.llm.budgets import Budgets
 from judged_server.llm.chat import (
+    STORE_AWAY,
     ChatModelCard,
     ChatReply,
     ChatRequest,
@@ -165,7 +166,7 @@ class ModelCaller:
                 return kept
         if call_options.cache is CacheMode.ONLY:
             missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
-            if self._store_is_away:
+            if self._cache is not None and self._cache.is_away:
                 return Answer(_STORE_AWAY)
             if (keyless := missing_key_fault(model)) is not None:
                 missing = missing._replace(message=f"{missing.message}; {keyless.message}")
@@ -243,22 +244,18 @@ class ModelCaller:
             if shared is not None and claimed:
                 shared.release(asked.key)
 
-    @property
-    def _store_is_away(self) -> bool:
-        shared = None if self._cache is None else self._cache.shared
-        return shared is not None and shared.is_away
-
     async def _claim(self, asked: _Asked) -> Answer | bool:
         """Return an answer, where there is none to ask for, or whether the question was claimed.
 
         It is asked without a claim where it is to be asked anew, or what is stored can't be read.
         While the store is away, only models without prices are asked.
         """
-        if self._cache is None or asked.call_options.cache is CacheMode.REFRESH:
-            return self._store_is_away and _without_store(asked.model)
+        cache = self._cache
+        if cache is None or asked.call_options.cache is CacheMode.REFRESH:
+            return cache is not None and cache.is_away and _without_store(asked.model)
         try:
             async with asyncio.timeout(max(0.0, asked.left_s)):
-                reply = await self._cache.claimed(asked.key)
+                reply = await cache.claimed(asked.key)
         except TimeoutError:
             return Answer(_NO_TIME)
         except StoreAway:
@@ -458,12 +455,7 @@ _UNWRITTEN = failed(
     "time; send it again, and it costs nothing more; the operator finds the cause in the log",
     retryable=True,
 )
-_STORE_AWAY = failed(
-    Reason.STORE_UNREACHABLE,
-    "the store that servers share can't be reached, so no model was asked: what others have paid "
-    "for would be paid for again; send it again, and the operator finds the cause in the log",
-    retryable=True,
-)
+_STORE_AWAY = failed(Reason.STORE_UNREACHABLE, STORE_AWAY, retryable=True)
 _NO_TIME = failed(
     Reason.TIMEOUT,
     "the call's time was used up before the model could be asked; allow more, or send less",

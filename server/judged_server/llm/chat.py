@@ -44,6 +44,12 @@ class Reason(StrEnum):
     STORE_UNREACHABLE = "STORE_UNREACHABLE"
 
 
+STORE_AWAY = (
+    "the store that servers share can't be reached, so no model was asked: what others have paid "
+    "for would be paid for again; send it again, and the operator finds the cause in the log"
+)
+
+
 class ModelFault(Exception):
     """One call gave no verdict. `retryable` says whether sending the context again may help.
 

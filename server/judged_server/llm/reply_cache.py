@@ -60,6 +60,11 @@ class ReplyCache:
         self._store = store
         self._now = now
 
+    @property
+    def is_away(self) -> bool:
+        """Whether replies are in a store of several servers that can't be reached now."""
+        return self.shared is not None and self.shared.is_away
+
     def held(self, key: bytes) -> ChatReply | None:
         """Return the reply that memory holds under a key."""
         entry = self._entries.get(key)

@@ -1,5 +1,7 @@
 """What the servers of a machine have spent, in a file that survives their restarts and kills.
 
+Those that share a store have it there: `store.postgres_ledger`.
+
 An account is a budget: that of the server, or one of a tenant. In a period (a day, a month) it has
 
 * what is settled: spent for good, by whom ever, and
@@ -158,15 +160,9 @@ class Ledger:
 
     def __init__(self, path: Path, now: Callable[[], float] = boot_time) -> None:
         """Open the file, or make it. Raises SettingsError when that fails."""
-        self._path = path
+        self._begin(str(path))
         self._now = now
-        self._process = uuid.uuid4().hex
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._waiting: deque[Settled | Used] = deque()
-        self._writer: asyncio.Task[None] | None = None
-        self._waiters: list[asyncio.Future[bool]] = []
-        self._is_failing = False
-        self._closed = False
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             make_private(path)
@@ -184,6 +180,20 @@ class Ledger:
                 f"budget file {path} can't be used: {error}; name another, or move it away and "
                 "today's spending is counted anew"
             ) from None
+
+    def _begin(self, where: str) -> None:
+        self._where = where
+        self._process = uuid.uuid4().hex
+        self._waiting: deque[Settled | Used] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[bool]] = []
+        self._is_failing = False
+        self._closed = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is kept in a store of several servers that can't be reached now."""
+        return False
 
     async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
         """Draw as much as is wanted, or left below a limit. Raises LedgerFault.
@@ -219,14 +229,17 @@ class Ledger:
 
     async def renew(self) -> None:
         """Keep what this process has drawn for LEASE_S more."""
-        until, statement = self._now() + LEASE_S, "UPDATE leases SET until = ? WHERE process = ?"
         with suppress(LedgerFault):
-            await self._on_thread(partial(self._db.execute, statement, (until, self._process)))
+            await self._on_thread(self._renew)
 
     async def used(self, since: str, tenant: str | None = None) -> list[Used]:
         """Return what was used from a day on, by one tenant or by all, the oldest first."""
         await self.written(BUSY_S)
         return await self._on_thread(partial(self.read_used, since, tenant))
+
+    def _renew(self) -> None:
+        until = self._now() + LEASE_S
+        self._db.execute("UPDATE leases SET until = ? WHERE process = ?", (until, self._process))
 
     def read_used(self, since: str, tenant: str | None = None) -> list[Used]:
         """Return the same, for a thread that has the file to itself. Raises sqlite3.Error."""
@@ -286,7 +299,7 @@ class Ledger:
             _wake(waiters + self._waiters, False)
 
     def _warn(self, error: Exception) -> None:
-        _log.warning("spending not written", file=str(self._path), reason=str(error))
+        _log.warning("spending not written", file=self._where, reason=str(error))
 
     def _write(self) -> None:
         """Write all that waits; what can't be written waits on."""

@@ -22,7 +22,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import Connection
@@ -98,6 +98,7 @@ WITH gone AS (DELETE FROM judged_replies_1 WHERE payload <> '' RETURNING octet_l
 SELECT count(*), coalesce(sum(n), 0)::bigint FROM gone
 """
 
+Answered = TypeVar("Answered")
 _log = Logger("store")
 
 
@@ -161,7 +162,7 @@ def _connected(url: str, *, durable: bool = True) -> Connection:
     return connect(url, _SCHEMA, "judged_processes_1", durable=durable)
 
 
-class _Worker(threading.Thread):
+class Worker(threading.Thread):
     """A thread with a connection, by which `work` does what waits, over and over.
 
     That returns after how many seconds it has to be called again, None for when it is woken, and
@@ -192,6 +193,20 @@ class _Worker(threading.Thread):
     def wake(self) -> None:
         """Let it look at what waits."""
         self._woken.set()
+
+    async def answer(self, future: asyncio.Future[Answered]) -> Answered:
+        """Return what comes of something that waits for it. Raises StoreAway where nothing does."""
+        self._woken.set()
+        try:
+            while not future.done() and not self.is_away:
+                await asyncio.wait({future}, timeout=_LOOK_S)
+        except BaseException:
+            future.cancel()
+            raise
+        if future.cancel():
+            self.tell("it does not answer")
+            raise StoreAway
+        return future.result()
 
     def tell(self, reason: str) -> None:
         """Write one line in the log until the database is back."""
@@ -306,8 +321,8 @@ class PostgresRows:
         self._followed: dict[bytes, list[_Asked]] = {}
         self._renewed = self._looked = -LEASE_S
         self._is_leaving = False
-        self._moving = _Worker("replies", lambda: _connected(url), self._move, self._fail_moves)
-        self._claiming = _Worker(
+        self._moving = Worker("replies", lambda: _connected(url), self._move, self._fail_moves)
+        self._claiming = Worker(
             "claims", lambda: _connected(url, durable=False), self._settle, self._fail_claims
         )
 
@@ -378,31 +393,25 @@ class PostgresRows:
         self._is_leaving = True
         self._claiming.close()
 
-    async def _answer(self, worker: _Worker, line: _Line, asked: _Asked) -> Any:  # noqa: ANN401
+    async def _answer(self, worker: Worker, line: _Line, asked: _Asked) -> Any:  # noqa: ANN401
         """Return what comes of what is asked. Raises StoreAway where nothing does."""
         future = asked.future
         if self.is_away:
             raise StoreAway
         line.put(asked)
-        worker.wake()
         try:
-            while not future.done() and not worker.is_away:
-                await asyncio.wait({future}, timeout=_LOOK_S)
-        except BaseException:
+            return await worker.answer(future)
+        except asyncio.CancelledError:
             # A claim that comes as its caller leaves is nobody's.
-            is_late = not future.cancel() and line is self._claims
+            is_late = future.done() and not future.cancelled() and line is self._claims
             if is_late and future.exception() is None and future.result():
                 self.release(asked.key)
             raise
-        if future.cancel():
-            worker.tell("it does not answer")
-            raise StoreAway
-        return future.result()
 
     def _move(self, db: Connection) -> float | None:
         """Read and write replies."""
         found = _read(db, self._gets.batch())
-        _tell((each.future, _whole(found.get(each.key))) for each in self._gets.done())
+        tell((each.future, _whole(found.get(each.key))) for each in self._gets.done())
         with self._lock:
             rows, count = [self._puts[key] for key in sorted(self._puts)], len(self._writers)
         for start in range(0, len(rows), _BATCH):
@@ -425,10 +434,10 @@ class PostgresRows:
     def _tell_writers(self, count: int) -> None:
         with self._lock:
             written, self._writers = self._writers[:count], self._writers[count:]
-        _tell((each, None) for each in written)
+        tell((each, None) for each in written)
 
     def _fail_moves(self) -> None:
-        _tell((each.future, StoreAway()) for each in self._gets.all())
+        tell((each.future, StoreAway()) for each in self._gets.all())
         self._tell_writers(len(self._writers))
 
     def _settle(self, db: Connection) -> float | None:
@@ -465,7 +474,7 @@ class PostgresRows:
             if asked[place].key in granted:
                 self.release(asked[place].key)
 
-        _tell(((each.future, each.key in granted) for each in asked), release)
+        tell(((each.future, each.key in granted) for each in asked), release)
 
     def _look(self, db: Connection, now: float) -> None:
         """Tell those who follow a claim what has become of it: new ones now, others at times."""
@@ -486,13 +495,13 @@ class PostgresRows:
             elif values is not None and values[2] and row is None:
                 row = Row(*values[1:-1])._replace(payload=b"")
             ended += ((each.future, row) for each in self._followed.pop(key))
-        _tell(ended)
+        tell(ended)
 
     def _fail_claims(self) -> None:
         waiting = [*self._claims.all(), *self._follows.all()]
         waiting += (each for many in self._followed.values() for each in many)
         self._followed.clear()
-        _tell((each.future, StoreAway()) for each in waiting)
+        tell((each.future, StoreAway()) for each in waiting)
 
 
 def _new() -> asyncio.Future[Any]:
@@ -515,7 +524,7 @@ def _whole(values: Sequence[Any] | None) -> Row | None:
     return row if row.checksum == crc else None
 
 
-def _tell(
+def tell(
     answers: Iterable[tuple[asyncio.Future[Any], object]],
     unheard: Callable[[int], object] = lambda _: None,
 ) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from judged import Asking, CacheMode, Client, Judge, QueryGroup, Source, Status, Verdicts
-from judged.errors import JudgedError
+from judged.errors import BudgetExhausted, JudgedError
 
 from tests.fakes.postgres import Postgres, running_postgres
 from tests.fakes.providers.provider_thread import provider_on_a_thread
@@ -67,10 +67,16 @@ def database() -> Iterator[Postgres]:
 
 @contextmanager
 def servers(
-    database: Postgres, provider: ScriptedProvider, folder: Path, count: int = SERVERS
+    database: Postgres,
+    provider: ScriptedProvider,
+    folder: Path,
+    count: int = SERVERS,
+    per_day: float | None = None,
 ) -> Iterator[list[ServerProcess]]:
-    """Servers with a model that costs money and one, `free`, that does not."""
-    config = llm_config(folder, provider, {"m": priced(1.0, 2.0), "free": ""})
+    """Servers with a model that costs money and one, `free`, that does not but with a budget."""
+    rest = "" if per_day is None else f"[budget]\nper_day = {per_day}"
+    free = "" if per_day is None else priced(0.0, 0.0)
+    config = llm_config(folder, provider, {"m": priced(20.0, 40.0), "free": free}, rest=rest)
     flags = ("--llm-config", config, "--metrics-listen", "127.0.0.1:0")
     with ExitStack() as stack:
         env = {"JUDGED_STORE": database.url}
@@ -196,3 +202,40 @@ def test_without_the_store_nothing_is_paid_for_and_what_is_free_goes_on(
         assert right(again, texts)
         assert len(set(script.asked)) == len(script.asked)
         assert server.log_text().count('"store unreachable"') <= 2 * 2
+
+
+def test_servers_spend_a_budget_together_no_more_and_nothing_unwritten(
+    provider: ScriptedProvider, script: Provider, tmp_path: Path
+):
+    script.delay_s = 0.05
+    limit = 4 * 10**9
+
+    def answered(server: ServerProcess, place: int) -> float:
+        """Ask until the budget is used up; return what the answers cost."""
+        cost = 0.0
+        for call in range(100):
+            try:
+                found = ask(server, [f"text {n} of{place}and{call}" for n in range(8)])
+            except BudgetExhausted:
+                break
+            reasons = {error.reason for error in found.errors.values()}
+            assert reasons <= {"STORE_UNREACHABLE", "BUDGET"}
+            cost += found.usage.cost or 0.0
+        return cost
+
+    with running_postgres() as database:
+        with (
+            servers(database, provider, tmp_path, 4, per_day=limit / 1e9) as running,
+            ThreadPoolExecutor(4) as pool,
+        ):
+            asking = [pool.submit(answered, *each) for each in zip(running, range(4), strict=True)]
+            until(lambda: len(script.asked) > 60)
+            database.kill()
+            database.start()
+            database.wait()
+            cost = sum(each.result() for each in asking)
+        [(spent,)] = database.run("SELECT sum(nano)::bigint FROM judged_settled_1")
+    tokens = [(len(asked.system + asked.user) // 4 + 1, 11) for asked in provider.asked]
+    charged = sum(20_000 * put_in + 40_000 * put_out for put_in, put_out in tokens)
+    assert round(1e9 * cost) <= spent == charged <= limit
+    assert spent > limit / 2
