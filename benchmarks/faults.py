@@ -31,9 +31,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judged import Client, QueryGroup
+from judged.credentials import Tls
 
 from benchmarks.harness import closing_line
-from tests.fakes.proxies import PROXIES, missing, proxied
+from tests.fakes.authority import Authority
+from tests.fakes.proxies import PROXIES, behind_proxies, missing, proxied
 from tests.faults.loads import (
     FLOODED,
     TOLD_DRAINING,
@@ -120,8 +122,13 @@ class Programme:
 
     def floods(self) -> None:
         """Make many calls at once, directly and behind each proxy that is installed."""
-        with running_server(*FLOODED) as server:
-            answered = asyncio.run(flood(server.address, self.size.flood))
+        with ExitStack() as stack:
+            signed = stack.enter_context(tempfile.TemporaryDirectory())
+            authority = Authority(Path(signed))
+            credentials = Tls(authority.ca)
+            flags = *FLOODED, *behind_proxies(authority)
+            server = stack.enter_context(running_server(*flags))
+            answered = asyncio.run(flood(server.address, self.size.flood, credentials))
             self._count("flood_lost", self.size.flood - answered)
             for proxy in PROXIES:
                 name = f"flood_lost_{proxy}"
@@ -130,9 +137,9 @@ class Programme:
                     continue
                 with (
                     tempfile.TemporaryDirectory() as folder,
-                    proxied(proxy, server.address, Path(folder)) as address,
+                    proxied(proxy, (server, server), authority, Path(folder)) as address,
                 ):
-                    answered = asyncio.run(flood(address, self.size.flood))
+                    answered = asyncio.run(flood(address, self.size.flood, credentials))
                 self._count(name, self.size.flood - answered)
 
     def _count(self, name: str, value: float) -> None:

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from judged_server.http_server import Port
     from judged_server.llm.models import ChatModels
     from judged_server.monitoring.opentelemetry import OtlpExport
-    from judged_server.monitoring.prometheus import Reading
+    from judged_server.monitoring.prometheus import Reading, Token
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
@@ -147,6 +147,7 @@ class App:
         )
         self._services = Services(servicer, self._health, self._interceptor)
         self._listeners = {name: self._listener(each) for name, each in addresses.items()}
+        self._metrics_token: Token | None = None
         self._ports = self._made_ports()
         self._export = _otlp_export(settings)
 
@@ -174,7 +175,7 @@ class App:
             watch_loop(),
             self._memory.run(self._admission.is_idle),
         ]
-        if self._certificates is not None or self._directory is not None:
+        if any(part is not None for part in self._read_again().values()):
             work.append(self._look_now_and_then())
         if self._ledger is not None:
             work.append(self._renew_leases(self._ledger))
@@ -285,8 +286,8 @@ class App:
         try:
             if self._certificates is not None:
                 await asyncio.to_thread(self._certificates.refresh)
-                for port in self._ports.values():
-                    await port.refresh()
+            for port in self._ports.values():
+                await port.refresh()
             if self._directory is not None:
                 await asyncio.to_thread(self._directory.refresh)
                 self._interceptor.recheck(self._directory)
@@ -334,9 +335,21 @@ class App:
 
             metrics = PrometheusMetrics(version("judged"), self._readings())
             telemetry.recorder = metrics
-            address = Address.parse(self._settings.metrics_listen, "metrics_listen")
-            ports["metrics"] = MonitoringPort(address, metrics, self._is_ready)
+            port = MonitoringPort(self._settings, metrics, self._is_ready, self._certificates)
+            ports["metrics"], self._metrics_token = port, port.token
+        elif self._settings.metrics_token_file or self._settings.metrics_client_ca:
+            raise SettingsError(
+                "metrics_token_file, metrics_client_ca: need metrics_listen, the port that asks"
+            )
         return ports
+
+    def _read_again(self) -> Mapping[str, object]:
+        """Return what is read again while the server runs, None for what there is not."""
+        return {
+            "certificate": self._certificates,
+            "tenants": self._directory,
+            "metrics_token": self._metrics_token,
+        }
 
     def _is_ready(self) -> bool:
         return self._health.is_serving
@@ -346,7 +359,6 @@ class App:
         from judged_server.monitoring.prometheus import Reading  # noqa: PLC0415
 
         certificates, chat_models, budgets = self._certificates, self._chat_models, self._budgets
-        read_again = {"certificate": certificates, "tenants": self._directory}
         found = {
             "ready": Reading(
                 "1 while the server is ready for calls.",
@@ -369,7 +381,9 @@ class App:
             ),
             "reload_failures": Reading(
                 "Times that a file which is read again could not be used.",
-                lambda: {name: getattr(part, "failures", 0) for name, part in read_again.items()},
+                lambda: {
+                    name: getattr(part, "failures", 0) for name, part in self._read_again().items()
+                },
                 "what",
                 is_counter=True,
             ),
@@ -457,11 +471,15 @@ def _certificates(settings: Settings, *addresses: Address | None) -> Certificate
     pair = certificate_pair(settings)
     if pair is None:
         return None
+    if settings.metrics_listen is not None:
+        metrics = Address.parse(settings.metrics_listen, "metrics_listen")
+        if not metrics.is_local or settings.metrics_client_ca is not None:
+            addresses = *addresses, metrics
     if not any(address is not None and address.path is None for address in addresses):
         raise SettingsError(
             f"certificate: {addresses[0]} is a Unix socket, which has no TLS; listen on HOST:PORT"
         )
-    return Certificates(CertificateFiles(*pair, settings.client_ca))
+    return Certificates(CertificateFiles(*pair, settings.client_ca, settings.metrics_client_ca))
 
 
 def _chat_models(settings: Settings) -> ChatModels | None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import http
 import http.client
+import ssl
 import sys
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from judged_server.address import Address, AddressError
 from judged_server.settings import Settings, SettingsError, load
 
 TIMEOUT_S = 2.0
@@ -45,9 +47,14 @@ def problem(address: str) -> str:
     return f"{address} answers {name}"
 
 
-def problem_by_http(address: str) -> str:
+def problem_by_http(address: str, *, tls: bool) -> str:
     """Return the same of the server whose metrics are at `address`."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    if tls:
+        context = ssl.create_default_context()
+        # It asks this machine, and sends nothing.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_S, context=context)
     try:
         connection.request("GET", "/readyz")
         status = connection.getresponse().status
@@ -65,14 +72,17 @@ def own_problem(settings: Settings) -> str:
         return problem(address)
     if settings.metrics_listen is None:
         return "a server with TLS is asked at its metrics: set JUDGED_METRICS_LISTEN=127.0.0.1:9470"
-    return problem_by_http(settings.metrics_listen)
+    if settings.metrics_client_ca is not None:
+        return "its metrics want a certificate; ask /readyz of http_listen instead"
+    metrics = Address.parse(settings.metrics_listen, "metrics_listen")
+    return problem_by_http(str(metrics), tls=not metrics.is_local)
 
 
 def main(argv: list[str]) -> int:
     """Ask; return the exit status."""
     try:
         why = problem(argv[0]) if argv else own_problem(load({}))
-    except (SettingsError, OSError) as error:
+    except (SettingsError, AddressError, OSError) as error:
         why = str(error)
     if why:
         print(f"unhealthy: {why}", file=sys.stderr)  # noqa: T201 - what a health check is for

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import orjson
@@ -21,7 +24,7 @@ from judged_server.errors import InternalFault, printable
 from judged_server.telemetry import Logger
 
 _HEADER_BYTES = 8190
-_CODES = {403: 7, 404: 5, 405: 12, 500: 13}
+_CODES = {401: 16, 403: 7, 404: 5, 405: 12, 500: 13}
 """Codes of google.rpc.Code by HTTP status; others are INVALID_ARGUMENT, 3."""
 _CONTINUE = "100-continue"
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -94,6 +97,15 @@ async def _guarded(
         return failure(HTTPStatus.INTERNAL_SERVER_ERROR, InternalFault(ref).message)
 
 
+class Shown(Protocol):
+    """The certificate of a server, which may become another."""
+
+    now: Any
+
+    def context(self, client_ca: Path | None) -> ssl.SSLContext:
+        """Return what shows it; raises OSError while it is being replaced."""
+
+
 class Port:
     """A port for HTTP: an application, with /healthz and /readyz. Used on one event loop."""
 
@@ -103,10 +115,15 @@ class Port:
         address: Address,
         application: web.Application,
         is_ready: Callable[[], bool],
+        certificates: Shown | None,
+        client_ca: Path | None,
         **options: Any,  # noqa: ANN401 - aiohttp's
     ) -> None:
-        """Take the setting that names the address, and options of aiohttp's runner."""
+        """Take the setting that names the address, None for no TLS, and options of aiohttp's."""
         self.address = address
+        self._certificates = certificates
+        self._client_ca = client_ca
+        self._shown: object = None
         self._setting = setting
         self._is_ready = is_ready
         self._socket: socket.socket | None = None
@@ -130,8 +147,16 @@ class Port:
         if self.address.path is None:
             self.address = Address(self.address.host, self._socket.getsockname()[1])
 
-    async def listen(self, context: ssl.SSLContext | None = None) -> None:
-        """Accept connections in place of whoever did so; those that stand go on."""
+    async def listen(self) -> None:
+        """Accept connections, with the present certificate, in place of whoever did so.
+
+        Those that stand go on. Raises OSError while the certificate is being replaced.
+        """
+        context = None
+        if (certificates := self._certificates) is not None:
+            shown = certificates.now
+            context = await asyncio.to_thread(certificates.context, self._client_ca)
+            self._shown = shown
         if self._socket is not None:
             before = self._site
             self._site = web.SockSite(self._runner, self._socket.dup(), ssl_context=context)
@@ -140,7 +165,14 @@ class Port:
                 await before.stop()
 
     async def refresh(self) -> None:
-        """Take over what may have changed while it listens."""
+        """Take over what may have changed while it listens.
+
+        The present certificate is shown to whoever connects from now on. Connections that stand
+        keep theirs. One that can't be used changes nothing.
+        """
+        if self._certificates is not None and self._certificates.now is not self._shown:
+            with suppress(OSError):  # it is being replaced; look again the next time
+                await self.listen()
 
     async def close(self) -> None:
         """Stop listening, once the replies of calls that have ended are written."""

@@ -128,7 +128,12 @@ class Settings(BaseSettings, Limits):
     client_ca: Path | None = None
     """PEM file: clients must show a certificate that one of these signed"""
     metrics_listen: str | None = None
-    """HOST:PORT of this machine for /metrics, /healthz and /readyz, by HTTP"""
+    """HOST:PORT for /metrics, /healthz and /readyz, by HTTP; other machines are served by TLS, and
+    where metrics_token_file or metrics_client_ca says who may ask"""
+    metrics_token_file: Path | None = None
+    """file with the token, of 32 characters or more, that /metrics wants to be shown"""
+    metrics_client_ca: Path | None = None
+    """PEM file: who asks for metrics must show a certificate that one of these signed"""
     otlp_endpoint: str | None = None
     """base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans"""
     http_listen: str | None = None
@@ -317,9 +322,9 @@ def _users_folder(environ: Mapping[str, str], variable: str, in_home: str) -> Pa
 def certificate_pair(settings: Settings) -> tuple[Path, Path] | None:
     """Return the files of the server's certificate and its key; None without TLS.
 
-    Raises SettingsError for one without the other, and for client_ca without both.
+    Raises SettingsError for one without the other, and for who signs clients' without both.
     """
-    names = "certificate", "private_key", "client_ca"
+    names = "certificate", "private_key", "client_ca", "metrics_client_ca"
     given = [name for name in names if getattr(settings, name) is not None]
     missing = [name for name in names[:2] if name not in given]
     if given and missing:

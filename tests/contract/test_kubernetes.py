@@ -48,13 +48,20 @@ def memory(amount: str) -> int:
     return int(number) << {"Mi": 20, "Gi": 30}[unit]
 
 
+def of_kind(kind: str) -> dict[str, Any]:
+    found = documents("service.yaml") + documents("autoscaling.yaml")
+    (one,) = (document for document in found if document["kind"] == kind)
+    return dict(one)
+
+
 @pytest.fixture(params=["service.yaml", "sidecar.yaml"])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_every_object_is_one_of_kubernetes(name: str) -> None:
-    for document in documents(name):
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.iterdir()))
+def test_every_object_is_one_of_kubernetes(file: str) -> None:
+    for document in documents(file):
         kubernetes_validate.validate(document, VERSION, strict=True)
 
 
@@ -72,6 +79,7 @@ def test_what_is_read_and_written_is_mounted_or_in_the_image(
     chosen = settings(name, monkeypatch)
     mounts = {mount["mountPath"]: mount for mount in server(name)["volumeMounts"]}
     paths = [chosen.port_file, chosen.certificate, chosen.private_key, chosen.tenants]
+    paths.append(chosen.metrics_token_file)
     assert all(str(path.parent) in mounts for path in paths if path is not None)
     assert not mounts["/run/judged"].get("readOnly")
     assert {chosen.vector_cache, chosen.llm_cache} == {"memory"}
@@ -82,9 +90,8 @@ def test_what_is_read_and_written_is_mounted_or_in_the_image(
 def test_probes_ask_the_port_that_answers_them(monkeypatch: pytest.MonkeyPatch) -> None:
     container, chosen = server("service.yaml"), settings("service.yaml", monkeypatch)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert chosen.http_listen is not None
-    http, grpc = (Address.parse(a, "a") for a in (chosen.http_listen, chosen.listen))
-    assert ports == {"https": http.port, "grpc": grpc.port}
+    listens = {"https": chosen.http_listen, "grpc": chosen.listen, "metrics": chosen.metrics_listen}
+    assert ports == {name: Address.parse(str(a), name).port for name, a in listens.items()}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         asked: Mapping[str, Any] = container[probe]["httpGet"]
         assert asked["port"] == "https"
@@ -102,3 +109,34 @@ def test_the_application_calls_the_socket_that_the_server_listens_on(
         "value": settings("sidecar.yaml", monkeypatch).listen,
     }
     assert f":{pod('sidecar.yaml')['securityContext']['fsGroup']}" in IMAGE
+
+
+def test_a_node_may_be_drained_and_replicas_are_added_while_work_waits() -> None:
+    deployment = of_kind("Deployment")
+    budget, scaler = (
+        of_kind("PodDisruptionBudget")["spec"],
+        of_kind("HorizontalPodAutoscaler")["spec"],
+    )
+    assert budget["selector"] == deployment["spec"]["selector"]
+    assert budget["maxUnavailable"] < deployment["spec"]["replicas"] == scaler["minReplicas"]
+    target = scaler["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])
+    assert "cpu" in server("service.yaml")["resources"]["requests"], "else it has no utilization"
+    (metric,) = (each["pods"]["metric"]["name"] for each in scaler["metrics"] if "pods" in each)
+    assert metric in (ROOT / "deploy" / "monitoring" / "dashboard.json").read_text("utf-8")
+
+
+def test_prometheus_finds_the_port_of_metrics() -> None:
+    found = yaml.safe_load(
+        (ROOT / "deploy" / "monitoring" / "prometheus-kubernetes.yml").read_text()
+    )
+    (job,) = found["scrape_configs"]
+    keep = next(rule for rule in job["relabel_configs"] if rule.get("action") == "keep")
+    label = of_kind("Deployment")["spec"]["template"]["metadata"]["labels"][
+        "app.kubernetes.io/name"
+    ]
+    assert keep["regex"] == f"{label};metrics"
+    assert keep["source_labels"] == [
+        "__meta_kubernetes_pod_label_app_kubernetes_io_name",
+        "__meta_kubernetes_pod_container_port_name",
+    ]

@@ -1,4 +1,4 @@
-"""Real proxies in front of a server, each with the few lines that gRPC needs."""
+"""Real proxies in front of two servers, by the files of deploy/proxies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-START_S = 20.0
+from tests.fakes.authority import Authority
+from tests.integration.server_process import ServerProcess
 
+TEMPLATES = Path(__file__).resolve().parents[2] / "deploy" / "proxies"
+START_S = 20.0
 NGINX = """
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/errors warn;
 events {{ worker_connections 4096; }}
@@ -20,73 +23,16 @@ http {{
   access_log off;
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; uwsgi_temp_path {folder}/u;
   fastcgi_temp_path {folder}/f; scgi_temp_path {folder}/s;
-  upstream judged {{ server {server}; keepalive 32; }}
-  server {{
-    listen 127.0.0.1:{port} http2;
-    http2_max_concurrent_streams 256; keepalive_requests 1000000; client_max_body_size 17m;
-    location / {{ grpc_pass grpc://judged; grpc_read_timeout 600s; grpc_send_timeout 600s; }}
-  }}
+  include {folder}/nginx.conf;
 }}
 """
-HAPROXY = """
-global
-  maxconn 4096
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 600s
-  timeout server 600s
-frontend front
-  bind 127.0.0.1:{port} proto h2
-  default_backend judged
-backend judged
-  server one {server} proto h2
-"""
-ENVOY = """
-static_resources:
-  listeners:
-  - address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/{manager}
-          stat_prefix: judged
-          codec_type: HTTP2
-          stream_idle_timeout: 0s
-          route_config:
-            virtual_hosts:
-            - name: all
-              domains: ["*"]
-              routes:
-              - match: {{prefix: "/"}}
-                route: {{cluster: judged, timeout: 0s}}
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-  clusters:
-  - name: judged
-    type: STATIC
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {{http2_protocol_options: {{}}}}
-    circuit_breakers:
-      thresholds: [{{max_connections: 4096, max_pending_requests: 4096, max_requests: 4096}}]
-    load_assignment:
-      cluster_name: judged
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {{address: {{socket_address: {{address: {host}, port_value: {upstream}}}}}}}
-"""
 PROXIES = {
-    "nginx": (NGINX, "/usr/sbin/nginx", ["-c"]),
-    "haproxy": (HAPROXY, "/usr/sbin/haproxy", ["-f"]),
+    "nginx": ("nginx.conf", "/usr/sbin/nginx", ["-c", "{folder}/main"]),
+    "haproxy": ("haproxy.cfg", "/usr/sbin/haproxy", ["-f", "{folder}/haproxy.cfg"]),
     "envoy": (
-        ENVOY,
+        "envoy.yaml",
         str(Path(sys.executable).parent / "envoy"),
-        ["--log-level", "warn", "--base-id", "{base}", "--concurrency", "1", "-c"],
+        ["-l", "warn", "--concurrency", "1", "--base-id", "{base}", "-c", "{folder}/envoy.yaml"],
     ),
 }
 
@@ -100,26 +46,34 @@ def missing(name: str) -> str:
     return f"not run: no {name} ({package})"
 
 
+def behind_proxies(authority: Authority) -> list[str]:
+    """Return the flags of a server as the files of deploy/proxies want it."""
+    certificate, key = authority.server()
+    shown = ["--certificate", str(certificate), "--private-key", str(key)]
+    return [*shown, "--http-listen", f"127.0.0.1:{_free_port()}"]
+
+
 @contextmanager
-def proxied(name: str, server: str, folder: Path) -> Iterator[str]:
-    """Yield the address of a proxy in front of a server at HOST:PORT."""
-    text, program, flags = PROXIES[name]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    host, _, upstream = server.partition(":")
-    file = folder / f"{name}.{'yaml' if name == 'envoy' else 'conf'}"
-    file.write_text(
-        text.format(
-            folder=folder,
-            server=server,
-            port=port,
-            host=host,
-            upstream=upstream,
-            manager="envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        )
+def proxied(
+    name: str, servers: tuple[ServerProcess, ServerProcess], authority: Authority, folder: Path
+) -> Iterator[str]:
+    """Yield the address of a proxy in front of two servers, which may be one and the same."""
+    template, program, flags = PROXIES[name]
+    port = _free_port()
+    certificate, key = authority.server("proxy")
+    (folder / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
+    for file, known_as in (
+        (certificate, "proxy.pem"),
+        (key, "proxy.key"),
+        (authority.ca, "ca.pem"),
+    ):
+        if file != folder / known_as:
+            shutil.copy(file, folder / known_as)
+    (folder / "main").write_text(NGINX.format(folder=folder))
+    (folder / template).write_text(
+        filled((TEMPLATES / template).read_text(), servers, port, folder)
     )
-    command = [program, *(flag.format(base=port % 30_000) for flag in flags), str(file)]
+    command = [program, *(flag.format(base=port % 30_000, folder=folder) for flag in flags)]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
@@ -132,6 +86,33 @@ def proxied(name: str, server: str, folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+def filled(
+    template: str, servers: tuple[ServerProcess, ServerProcess], port: int, folder: Path
+) -> str:
+    """Return a template with real addresses and files, as its first lines tell people to do."""
+    places = {"0.0.0.0": ("127.0.0.1", str(port), "")}  # noqa: S104 - where the template listens
+    for number, server in enumerate(servers, 1):
+        host, _, grpc_port = server.address.partition(":")
+        flags = server.process.args
+        http_port = flags[flags.index("--http-listen") + 1].partition(":")[2]
+        places[f"192.0.2.{number}"] = host, grpc_port, http_port
+    lines = [line for line in template.splitlines() if not line.startswith("#")]
+    for at, line in enumerate(lines):
+        for place, (host, grpc_port, http_port) in places.items():
+            if place in line:
+                lines[at] = (
+                    line.replace(place, host).replace("8470", grpc_port).replace("8471", http_port)
+                )
+    text = "\n".join(lines).replace("judge.example", "localhost")
+    return text.replace("/etc/judged/", f"{folder}/") + "\n"
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

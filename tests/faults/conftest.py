@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.fakes.authority import Authority
 from tests.fakes.canaries import refuse_canaries
 from tests.faults.loads import limited
 from tests.integration.server_process import ServerProcess, running_server
@@ -24,6 +25,12 @@ def nothing_is_shown(
     printed = capfd.readouterr()
     refuse_canaries("standard output", printed.out)
     refuse_canaries("standard error", printed.err)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificates of a module."""
+    return Authority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

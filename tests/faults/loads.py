@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 from judged import AsyncClient, JudgedError, QueryGroup
+from judged.credentials import Tls
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -67,7 +68,7 @@ def small_group(number: int) -> QueryGroup:
     return QueryGroup(TEXT, [f"{TEXT} apple {number}"], [f"{TEXT} pear {number}"])
 
 
-async def flood(address: str, calls: int) -> int:
+async def flood(address: str, calls: int, credentials: Tls) -> int:
     """Return how many of so many calls at once have their verdict."""
 
     async def one(client: AsyncClient, number: int) -> int:
@@ -77,7 +78,7 @@ async def flood(address: str, calls: int) -> int:
             print(f"lost: {error}")
             return 0
 
-    async with AsyncClient(address) as client:
+    async with AsyncClient(address, credentials=credentials) as client:
         return sum(await asyncio.gather(*(one(client, number) for number in range(calls))))
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from judged.credentials import Tls
 
-from tests.fakes.proxies import PROXIES, missing, proxied
+from tests.fakes.authority import Authority
+from tests.fakes.proxies import PROXIES, behind_proxies, missing, proxied
 from tests.faults.loads import FLOODED, flood
 from tests.integration.server_process import ServerProcess, running_server
 
@@ -20,20 +22,22 @@ CALLS = 200
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
-    with running_server(*FLOODED) as ready:
+def server(authority: Authority) -> Iterator[ServerProcess]:
+    with running_server(*FLOODED, *behind_proxies(authority)) as ready:
         yield ready
 
 
 @pytest.mark.timeout(400)
-def test_none_is_lost(server: ServerProcess):
-    assert asyncio.run(flood(server.address, CALLS)) == CALLS
+def test_none_is_lost(server: ServerProcess, authority: Authority):
+    assert asyncio.run(flood(server.address, CALLS, Tls(authority.ca))) == CALLS
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_none_is_lost_behind_a_proxy(server: ServerProcess, proxy: str, tmp_path: Path):
+def test_none_is_lost_behind_a_proxy(
+    server: ServerProcess, authority: Authority, proxy: str, tmp_path: Path
+):
     if lacks := missing(proxy):
         pytest.skip(lacks)
-    with proxied(proxy, server.address, tmp_path) as address:
-        assert asyncio.run(flood(address, CALLS)) == CALLS
+    with proxied(proxy, (server, server), authority, tmp_path) as address:
+        assert asyncio.run(flood(address, CALLS, Tls(authority.ca))) == CALLS

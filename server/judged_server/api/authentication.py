@@ -37,11 +37,15 @@ from judged_server.watched_files import WatchedFiles
 
 
 class CertificateFiles(NamedTuple):
-    """PEM files: the certificate with its chain, its key, and who signs clients' (None: nobody)."""
+    """PEM files: the certificate with its chain, its key, and who signs clients' (None: nobody).
+
+    Those who ask for metrics have authorities of their own.
+    """
 
     certificate: Path
     private_key: Path
     client_ca: Path | None = None
+    metrics_client_ca: Path | None = None
 
 
 class Loaded(NamedTuple):
@@ -57,8 +61,7 @@ class Certificates(WatchedFiles[Loaded]):
     def __init__(self, files: CertificateFiles) -> None:
         """Read the files. Raises SettingsError when they can't be used."""
         self._pem = files
-        paths = (files.certificate, files.private_key, files.client_ca)
-        super().__init__("certificate", [path for path in paths if path], lambda _: load(files))
+        super().__init__("certificate", [path for path in files if path], lambda _: load(files))
         self._taken = self.now
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -69,16 +72,16 @@ class Certificates(WatchedFiles[Loaded]):
             require_client_authentication=self._pem.client_ca is not None,
         )
 
-    def context(self) -> ssl.SSLContext:
-        """Return the same for a server that is not gRPC's: the files as they are now.
+    def context(self, client_ca: Path | None) -> ssl.SSLContext:
+        """Return the same for a port that is not gRPC's, with its clients' authorities.
 
-        Raises OSError while they are being replaced.
+        The files are read as they are now. Raises OSError while they are being replaced.
         """
         files, context = self._pem, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(files.certificate, files.private_key, password="")  # never ask
-        if files.client_ca is not None:
-            context.load_verify_locations(files.client_ca)
+        if client_ca is not None:
+            context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -123,15 +126,17 @@ def load(files: CertificateFiles) -> Loaded:
     ends = own.not_valid_after_utc
     if datetime.now(UTC) >= ends:
         raise SettingsError(f"{certificate}: ended at {ends:%F %T} UTC; renew it")
-    authorities = None
-    if files.client_ca is not None:
-        client_ca = f"client_ca {files.client_ca}"
-        authorities, _ = _parsed(
-            files.client_ca,
-            read_chain,
-            f"{client_ca}: is no PEM certificate; name those that sign clients'",
-        )
-    configuration = grpc.ssl_server_certificate_configuration([(key, chain)], authorities)
+    authorities: dict[str, bytes] = {}
+    for setting in ("client_ca", "metrics_client_ca"):
+        if (path := getattr(files, setting)) is not None:
+            authorities[setting], _ = _parsed(
+                path,
+                read_chain,
+                f"{setting} {path}: is no PEM certificate; name those that sign clients'",
+            )
+    configuration = grpc.ssl_server_certificate_configuration(
+        [(key, chain)], authorities.get("client_ca")
+    )
     return Loaded(configuration, ends)
 
 

@@ -491,6 +491,8 @@ class HttpPort(Port):
             listener.address,
             application,
             is_ready,
+            listener.certificates,
+            settings.client_ca,
             handler_cancellation=True,
             shutdown_timeout=LAST_REPLIES_S,
             keepalive_timeout=_KEEPALIVE_S,
@@ -501,7 +503,6 @@ class HttpPort(Port):
         self._listener = listener
         self._handlers = handlers
         self._settings = settings
-        self._shown: object = None
 
     async def open(self) -> None:
         """Listen. Raises AddressError when that fails."""
@@ -513,24 +514,6 @@ class HttpPort(Port):
         settings, handlers = self._settings, self._handlers[method.containing_service.full_name]
         call = HttpCall(request, method, settings.max_message_bytes, settings.max_unread_s)
         return await call.answer(handlers[method.name])
-
-    async def refresh(self) -> None:
-        """Show the present certificate to whoever connects from now on.
-
-        Connections that stand keep theirs. One that can't be used changes nothing.
-        """
-        certificates = self._listener.certificates
-        if certificates is not None and certificates.now is not self._shown:
-            with suppress(OSError):  # it is being replaced; look again the next time
-                await self.listen()
-
-    async def listen(self, context: ssl.SSLContext | None = None) -> None:
-        """Accept connections, with the present certificate, in place of whoever did so."""
-        if (certificates := self._listener.certificates) is not None:
-            shown = certificates.now
-            context = await asyncio.to_thread(certificates.context)
-            self._shown = shown
-        await super().listen(context)
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:

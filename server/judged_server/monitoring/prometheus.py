@@ -9,6 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from hashlib import sha256
+from hmac import compare_digest
+from http import HTTPStatus
+from pathlib import Path
 from typing import NamedTuple
 
 from aiohttp import web
@@ -24,7 +28,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from judged_server.address import Address, AddressError
-from judged_server.http_server import Port, wrong_host
+from judged_server.http_server import Port, Shown, failure, wrong_host
+from judged_server.settings import Settings, SettingsError
+from judged_server.watched_files import WatchedFiles
 
 _LONG = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 _SHORT = (0.0001, 0.0003, *_LONG[:-2])
@@ -63,6 +69,7 @@ FIGURES = {
 }
 """What `telemetry.note` adds to, by the name that follows `judged_`."""
 _TIMEOUT_S = 5.0
+_TOKEN_CHARACTERS = 32
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -117,26 +124,90 @@ class PrometheusMetrics:
             yield family
 
 
+class Token(WatchedFiles[bytes]):
+    """The token that /metrics wants to be shown, as its SHA-256."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the file. Raises SettingsError when it can't be used."""
+        super().__init__("metrics_token", [file], lambda _: self._load(file))
+
+    def is_shown(self, request: web.Request) -> bool:
+        """Say whether a request shows the token."""
+        scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+        digest = sha256(shown.strip().encode(errors="surrogateescape")).digest()
+        return scheme.lower() == "bearer" and compare_digest(digest, self.now)
+
+    @staticmethod
+    def _load(file: Path) -> bytes:
+        try:
+            token = file.read_bytes().strip()
+        except OSError as error:
+            raise SettingsError(
+                f"metrics_token_file {file}: can't be read: {error.strerror}; name a file that the "
+                "server may read"
+            ) from None
+        if len(token) < _TOKEN_CHARACTERS or not token.isascii() or len(token.split()) > 1:
+            raise SettingsError(
+                f"metrics_token_file {file}: must hold one token of {_TOKEN_CHARACTERS} characters "
+                "or more, in ASCII and without spaces; make one with: openssl rand -hex 32"
+            )
+        return sha256(token).digest()
+
+
 class MonitoringPort(Port):
-    """The port of an operator: /metrics, /healthz, /readyz. For this machine only, by GET only."""
+    """The port of an operator: /metrics, /healthz, /readyz. By GET only."""
 
     def __init__(
-        self, address: Address, metrics: PrometheusMetrics, is_ready: Callable[[], bool]
+        self,
+        settings: Settings,
+        metrics: PrometheusMetrics,
+        is_ready: Callable[[], bool],
+        certificates: Shown | None,
     ) -> None:
-        """Raise AddressError for an address that others can reach: nobody is asked who calls."""
-        if not address.is_local or address.path is not None:
+        """Raise AddressError for an address by which strangers could read, SettingsError as Token.
+
+        Other machines are served by TLS, this one too where it asks for certificates.
+        """
+        address = Address.parse(settings.metrics_listen or "", "metrics_listen")
+        file, client_ca = settings.metrics_token_file, settings.metrics_client_ca
+        if address.path is not None:
+            raise AddressError(f"metrics_listen {address}: must be HOST:PORT")
+        if not address.is_local and (certificates is None or (file or client_ca) is None):
             raise AddressError(
-                f"metrics_listen {address}: is for this machine only; name a port of 127.0.0.1"
+                f"metrics_listen {address}: can be reached from other machines; give --certificate "
+                "and --private-key, and --metrics-token-file or --metrics-client-ca, or name a "
+                "port of 127.0.0.1"
             )
+        if address.is_local and client_ca is None:
+            certificates = None
         application = web.Application()
         application.router.add_get("/metrics", self._tell_metrics, allow_head=False)
         super().__init__(
-            "metrics_listen", address, application, is_ready, keepalive_timeout=_TIMEOUT_S
+            "metrics_listen",
+            address,
+            application,
+            is_ready,
+            certificates,
+            client_ca,
+            keepalive_timeout=_TIMEOUT_S,
         )
         self.metrics = metrics
+        self.token = None if file is None else Token(file)
+        self._asks_nobody = (file or client_ca) is None
+
+    async def refresh(self) -> None:
+        """Take over the certificate and the token, where they have changed."""
+        await super().refresh()
+        if self.token is not None:
+            await asyncio.to_thread(self.token.refresh)
 
     async def _tell_metrics(self, request: web.Request) -> web.Response:
-        if refused := wrong_host(request):
+        if self._asks_nobody and (refused := wrong_host(request)):
             raise web.HTTPForbidden(text=f"{refused}\n")
+        if self.token is not None and not self.token.is_shown(request):
+            told = "the metrics want a token: authorization: Bearer, and that of metrics_token_file"
+            response = failure(HTTPStatus.UNAUTHORIZED, told)
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
         text = await asyncio.to_thread(self.metrics.text)
         return web.Response(body=text, headers={"Content-Type": _TEXT})

@@ -40,6 +40,22 @@ class TestHealthcheck:
         assert f"unhealthy: {address}" in done.stderr
         assert "set JUDGED_METRICS_LISTEN" in healthcheck(**known).stderr
 
+    def test_so_where_other_machines_read_its_metrics(self, tmp_path: Path) -> None:
+        certificate, key = Authority(tmp_path).server()
+        (tmp_path / "token").write_text("0" * 32)
+        settings = {
+            "certificate": str(certificate),
+            "private_key": str(key),
+            "metrics_token_file": str(tmp_path / "token"),
+        }
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+        known = {f"JUDGED_{name.upper()}": value for name, value in settings.items()}
+        with running_server(*flags, "--metrics-listen", "0.0.0.0:0") as server:
+            address = wait_for_line(server, "ready")["metrics"]
+            assert healthcheck(JUDGED_METRICS_LISTEN=address, **known).returncode == 0
+            done = healthcheck(JUDGED_METRICS_LISTEN=address, JUDGED_METRICS_CLIENT_CA="x", **known)
+        assert "ask /readyz of http_listen" in done.stderr
+
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/nowhere/judged.sock"])
     def test_fails_and_says_why_when_nobody_listens(self, address: str) -> None:
         done = healthcheck(JUDGED_LISTEN=address)

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.authority import Authority
 from tests.fakes.providers.provider_thread import provider_on_a_thread
-from tests.integration.access.test_tls import refusal, wait_for_line
+from tests.integration.access.test_tls import wait_for_line
 from tests.integration.llm_config import llm_config, priced
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
@@ -145,18 +145,6 @@ def test_metrics_are_told_to_no_page_whose_name_was_made_to_stand_for_this_machi
     status, _, said = get(watched.metrics, "/metrics", Host="rebound.example:9470")
     assert (status, "judged_" in said, "127.0.0.1" in said) == (403, False, True)
     assert get(watched.metrics, "/metrics", Host="localhost:9470")[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("0.0.0.0:0", "metrics_listen 0.0.0.0:0: is for this machine only"),
-        ("unix:/tmp/x", "metrics_listen unix:/tmp/x: is for this machine only"),
-        ("nonsense", "metrics_listen: 'nonsense' is neither HOST:PORT"),
-    ],
-)
-def test_it_is_for_this_machine(address: str, said: str):
-    assert said in refusal("--metrics-listen", address)
 
 
 NAME = re.compile(r"\b(?:judged|process)_[a-z_]+")

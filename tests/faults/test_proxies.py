@@ -1,0 +1,103 @@
+"""Two servers behind each proxy, set up by deploy/proxies: kill -9 of one loses no call.
+
+The ordinary run kills once behind each; set JUDGED_FAULTS_KILLS=50 for the long one. Without a
+proxy, see tests/integration/clients/test_replicas.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from judged import AsyncClient
+from judged.credentials import Tls, Token
+
+from tests.fakes.authority import Authority
+from tests.fakes.proxies import PROXIES, behind_proxies, missing, proxied
+from tests.faults.loads import small_group
+from tests.integration.server_process import ServerProcess, running_server
+from tests.integration.tenant_files import new_token
+
+CALLS = 40
+KILLS = int(os.environ.get("JUDGED_FAULTS_KILLS", "1"))
+
+
+@dataclass
+class Pair:
+    """Two servers, the second of which can be killed and started again in its place."""
+
+    stack: ExitStack
+    servers: tuple[ServerProcess, ServerProcess]
+    credentials: Tls
+
+    def kill(self) -> None:
+        self.servers[1].process.kill()
+        self.servers[1].process.wait(20)
+
+    def start_again(self) -> None:
+        first, killed = self.servers
+        flags = killed.process.args[killed.process.args.index("--port-file") + 2 :]
+        again = running_server(*flags, listen=killed.address)
+        self.servers = first, self.stack.enter_context(again)
+
+
+@pytest.fixture(scope="module")
+def pair(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("tenants")
+    tenants = folder / "tenants.toml"
+    tenants.write_text("[tenants.search]\n")
+    credentials = Tls(authority.ca, token=Token(new_token(tenants, "search")))
+    others = ["--tenants", str(tenants), "--models-dir", str(folder)]
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(running_server(*behind_proxies(authority), *others))
+            for _ in range(2)
+        )
+        yield Pair(stack, (first, second), credentials)
+
+
+def calls_to(server: ServerProcess) -> int:
+    return server.log_text().count("/judged.v1.JudgeService/BatchJudge")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_kill_9_of_one_loses_no_call(pair: Pair, authority: Authority, proxy: str, tmp_path: Path):
+    if lacks := missing(proxy):
+        pytest.skip(lacks)
+    with proxied(proxy, pair.servers, authority, tmp_path) as address:
+        asyncio.run(killed_in_the_midst(pair, address))
+
+
+async def killed_in_the_midst(pair: Pair, address: str) -> None:
+    """Kill the second server while calls are in work there; it is called once it is back."""
+    ended = 0
+
+    async def call(number: int) -> None:
+        nonlocal ended
+        verdicts = await client.judge([small_group(number)], "exact", timeout=60)
+        ended += verdicts.n_ok
+
+    async with AsyncClient(address, credentials=pair.credentials) as client:
+        for _ in range(KILLS):
+            before = calls_to(pair.servers[1])
+            while calls_to(pair.servers[1]) == before:
+                await call(0)
+            ended = 0
+            pair.servers[1].process.send_signal(signal.SIGSTOP)
+            calls = [asyncio.create_task(call(number)) for number in range(CALLS)]
+            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0.3)
+            assert ended < CALLS, "none is in work at the server that stands still"
+            pair.kill()
+            await asyncio.gather(*calls)
+            assert ended == CALLS
+            pair.start_again()
+            while not calls_to(pair.servers[1]):
+                await call(0)
