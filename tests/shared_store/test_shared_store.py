@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
+import io
 import re
-import subprocess
-import sys
 import time
 import urllib.request
+from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 
 import pytest
 from judged import Asking, CacheMode, Client, Judge, QueryGroup, Source, Status, Verdicts
 from judged.errors import BudgetExhausted, JudgedError
+from judged_server.commands.cache import manage_cache
+from judged_server.settings import load
 
 from tests.fakes.postgres import Postgres, running_postgres
 from tests.fakes.providers.provider_thread import provider_on_a_thread
@@ -56,12 +57,6 @@ def script() -> Provider:
 @pytest.fixture
 def provider(script: Provider) -> Iterator[ScriptedProvider]:
     with provider_on_a_thread(script.script) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[Postgres]:
-    with running_postgres() as running:
         yield running
 
 
@@ -106,16 +101,21 @@ def reachable(server: ServerProcess) -> bool:
 
 def cache(database: Postgres, action: str) -> str:
     """Return what a command says of the stored replies."""
-    command = [sys.executable, "-m", "judged_server", "cache", action]
-    env = {**os.environ, "JUDGED_STORE": database.url}
-    return subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout
+    settings = load({"store": database.url})
+    with redirect_stdout(io.StringIO()) as said:
+        assert manage_cache(Namespace(action=action), settings) == 0
+    return said.getvalue()
 
 
-def test_equal_questions_to_three_servers_are_paid_once(
-    database: Postgres, provider: ScriptedProvider, script: Provider, tmp_path: Path
+def test_equal_questions_to_three_servers_are_paid_once_but_for_those_of_one_that_is_killed(
+    provider: ScriptedProvider, script: Provider, tmp_path: Path
 ):
     texts = [f"text {n} once" for n in range(QUESTIONS)]
-    with servers(database, provider, tmp_path) as running, ThreadPoolExecutor(SERVERS) as pool:
+    with (
+        running_postgres() as database,
+        servers(database, provider, tmp_path) as running,
+        ThreadPoolExecutor(SERVERS) as pool,
+    ):
         found = list(pool.map(lambda server: ask(server, texts), running))
         assert all(right(each, texts) for each in found)
         assert sorted(script.asked) == sorted(texts)
@@ -128,13 +128,16 @@ def test_equal_questions_to_three_servers_are_paid_once(
         assert cache(database, "show").startswith(f"{QUESTIONS} replies, ")
         anew = ask(running[1], texts[:3], asking=Asking(CacheMode.REFRESH))
         assert (right(anew, texts[:3]), anew.usage.calls) == (True, 3)
-    assert cache(database, "purge").startswith(f"{QUESTIONS} replies deleted from the store")
-    assert cache(database, "show").startswith("0 replies, ")
+        assert cache(database, "purge").startswith(f"{QUESTIONS} replies deleted from the store")
+        assert cache(database, "show").startswith("0 replies, ")
+        kill_one(running, pool, database, script)
 
 
-def test_what_a_server_asked_that_was_killed_is_asked_by_another(
-    database: Postgres, provider: ScriptedProvider, script: Provider, tmp_path: Path
-):
+def kill_one(
+    running: list[ServerProcess], pool: ThreadPoolExecutor, database: Postgres, script: Provider
+) -> None:
+    """Kill one of the servers while all ask the same: another one asks what it was asking."""
+    script.asked.clear()
     script.delay_s = 0.1
     texts = [f"text {n} killed" for n in range(QUESTIONS)]
 
@@ -144,20 +147,19 @@ def test_what_a_server_asked_that_was_killed_is_asked_by_another(
         except JudgedError:
             return None
 
-    with servers(database, provider, tmp_path) as running, ThreadPoolExecutor(SERVERS) as pool:
-        asking = [pool.submit(asked_of, server) for server in running]
-        until(lambda: len(script.asked) >= QUESTIONS // 3)
-        process = "(SELECT process FROM judged_replies_1 WHERE payload = '' LIMIT 1)"
-        assert database.run(f"SELECT {process}")[0][0]
-        running[0].process.kill()
-        killed = time.monotonic()
-        found = [each.result() for each in asking][1:]
-        assert time.monotonic() - killed < 6 + 1 + 3
-        assert all(right(each, texts) for each in found)
-        in_flight = len(script.asked) - QUESTIONS
-        assert 0 <= in_flight <= QUESTIONS // 3
-        paid = sum(each.usage.calls for each in found)
-        assert paid < len(script.asked) <= QUESTIONS + in_flight
+    asking = [pool.submit(asked_of, server) for server in running]
+    until(lambda: len(script.asked) >= QUESTIONS // 3)
+    process = "(SELECT process FROM judged_replies_1 WHERE payload = '' LIMIT 1)"
+    assert database.run(f"SELECT {process}")[0][0]
+    running[0].process.kill()
+    killed = time.monotonic()
+    found = [each.result() for each in asking][1:]
+    assert time.monotonic() - killed < 6 + 1 + 3
+    assert all(right(each, texts) for each in found)
+    in_flight = len(script.asked) - QUESTIONS
+    assert 0 <= in_flight <= QUESTIONS // 3
+    paid = sum(each.usage.calls for each in found)
+    assert paid < len(script.asked) <= QUESTIONS + in_flight
 
 
 def test_without_the_store_nothing_is_paid_for_and_what_is_free_goes_on(
@@ -186,7 +188,7 @@ def test_without_the_store_nothing_is_paid_for_and_what_is_free_goes_on(
         # Killed and started again under load: whatever is answered is right, and paid once.
         script.delay_s = 0.05
         with ThreadPoolExecutor(1) as pool:
-            texts = [f"text {n} load" for n in range(1200)]
+            texts = [f"text {n} load" for n in range(600)]
             asking = pool.submit(ask, server, texts)
             until(lambda: "text 100 load" in script.asked)
             database.kill()
@@ -208,7 +210,7 @@ def test_servers_spend_a_budget_together_no_more_and_nothing_unwritten(
     provider: ScriptedProvider, script: Provider, tmp_path: Path
 ):
     script.delay_s = 0.05
-    limit = 4 * 10**9
+    limit = 2 * 10**9
 
     def answered(server: ServerProcess, place: int) -> float:
         """Ask until the budget is used up; return what the answers cost."""
@@ -225,10 +227,10 @@ def test_servers_spend_a_budget_together_no_more_and_nothing_unwritten(
 
     with running_postgres() as database:
         with (
-            servers(database, provider, tmp_path, 4, per_day=limit / 1e9) as running,
-            ThreadPoolExecutor(4) as pool,
+            servers(database, provider, tmp_path, 2, per_day=limit / 1e9) as running,
+            ThreadPoolExecutor(2) as pool,
         ):
-            asking = [pool.submit(answered, *each) for each in zip(running, range(4), strict=True)]
+            asking = [pool.submit(answered, *each) for each in zip(running, range(2), strict=True)]
             until(lambda: len(script.asked) > 60)
             database.kill()
             database.start()
