@@ -97,7 +97,7 @@ test-engines: setup $(ENGINES:%=.venv/engines/%/.ready)
 	  PYTHONPATH=client DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 \
 	  PYSPARK_PYTHON=$(CURDIR)/.venv/engines/$$name/bin/python \
 	  $(OFFLINE) .venv/engines/$$name/bin/python -m pytest -q -c tests/adapters/pytest.ini \
-	    tests/engines/test_$$name.py || exit 1; done
+	    tests/engines/test_$$name*.py || exit 1; done
 
 .venv/%/.ready: tests/%.txt
 	$(PIP) install uv==0.13.8

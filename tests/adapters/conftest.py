@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,27 @@ pytest.register_assert_rewrite("tests.adapters.corpus")
 SERVER = Path(__file__).resolve().parents[2] / ".venv" / "bin" / "python"
 
 
-@pytest.fixture(scope="session")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that runs as long as the tests."""
-    address = f"unix:{tmp_path_factory.mktemp('server')}/judged.sock"
+@contextmanager
+def serving(folder: Path, environ: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yield the address of a server with its socket in a folder."""
+    address = f"unix:{folder}/judged.sock"
     command = [str(SERVER), "-m", "judged_server", "--listen", address]
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE) as process:
+    others = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    everything = {**others, **(environ or {})}
+    with subprocess.Popen(command, env=everything, stderr=subprocess.PIPE) as process:
         try:
             ready = any(b'"ready"' in line for line in process.stderr or ())
             assert ready, "the server did not start"
             yield address
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that runs as long as the tests."""
+    with serving(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import click
 
 from judged._inputs import misspelt_variables
 from judged.cli.commands import (
+    batch,
     calibrate,
     canary,
     ci,
@@ -36,7 +37,7 @@ INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
 """The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
-_COMMANDS = (judge, score, metrics, ci, labels, calibrate, servers, load, data)
+_COMMANDS = (judge, batch, score, metrics, ci, labels, calibrate, servers, load, data)
 _END = "Command"
 """What the classes of commands are called, behind the name of the command."""
 
