@@ -334,8 +334,8 @@ class App:
             )
 
             metrics = PrometheusMetrics(version("judged"), self._readings())
-            telemetry.recorder = metrics
             port = MonitoringPort(self._settings, metrics, self._is_ready, self._certificates)
+            telemetry.recorder = metrics
             ports["metrics"], self._metrics_token = port, port.token
         elif self._settings.metrics_token_file or self._settings.metrics_client_ca:
             raise SettingsError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -16,10 +17,14 @@ from typing import Any
 
 import pytest
 import yaml
+from judged_server.address import AddressError
+from judged_server.app import App
+from judged_server.settings import SettingsError, load
 
 from tests.fakes.authority import Authority
-from tests.integration.access.test_tls import flags, refusal, wait_for_line
+from tests.integration.access.test_tls import flags, wait_for_line
 from tests.integration.server_process import ServerProcess, running_server, until
+from tests.integration.tenant_files import new_token
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 TOKEN = "0123456789abcdef" * 2
@@ -62,30 +67,51 @@ def by_token(authority: Authority, token_file: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("listens", "given", "said"),
     [
-        (["0.0.0.0:0"], "give --certificate and --private-key, and --metrics-token-file or"),
-        (["0.0.0.0:0", "--insecure"], "0.0.0.0:0: can be reached from other machines"),
-        (["0.0.0.0:0", "--metrics-token-file", "{good}"], "can be reached from other machines"),
-        (["0.0.0.0:0", "TLS"], "can be reached from other machines"),
-        (["unix:/tmp/x"], "metrics_listen unix:/tmp/x: must be HOST:PORT"),
-        (["nonsense"], "metrics_listen: 'nonsense' is neither HOST:PORT"),
-        (["127.0.0.1:0", "--metrics-token-file", "/none"], "metrics_token_file /none: can't be"),
-        (["127.0.0.1:0", "--metrics-token-file", "{bad}"], "32 characters or more, in ASCII"),
-        (["127.0.0.1:0", "--metrics-client-ca", "x"], "metrics_client_ca: needs certificate and"),
-        (["127.0.0.1:0", "--metrics-client-ca", "{bad}", "TLS"], "metrics_client_ca {bad}: is no"),
-        (["", "--metrics-token-file", "{good}"], "need metrics_listen"),
+        ("0.0.0.0:0", "", "give --certificate and --private-key, and --metrics-token-file or"),
+        ("0.0.0.0:0", "insecure", "0.0.0.0:0: can be reached from other machines"),
+        ("0.0.0.0:0", "token", "can be reached from other machines"),
+        ("0.0.0.0:0", "tls", "can be reached from other machines"),
+        ("0.0.0.0:0", "tls tenants", "can be reached from other machines"),
+        ("unix:/tmp/x", "", "metrics_listen unix:/tmp/x: must be HOST:PORT"),
+        ("nonsense", "", "metrics_listen: 'nonsense' is neither HOST:PORT"),
+        ("127.0.0.1:0", "no token", "none: can't be read"),
+        ("127.0.0.1:0", "bad token", "32 characters or more, in ASCII"),
+        ("127.0.0.1:0", "bad authority", "metrics_client_ca: needs certificate and private_key"),
+        ("127.0.0.1:0", "tls, bad authority", "is no PEM certificate"),
+        (None, "token", "need metrics_listen"),
     ],
 )
-def test_settings_that_would_let_strangers_read(
-    given: list[str], said: str, authority: Authority, token_file: Path, tmp_path: Path
+async def test_settings_that_would_let_strangers_read(
+    listens: str | None,
+    given: str,
+    said: str,
+    authority: Authority,
+    token_file: Path,
+    tmp_path: Path,
 ):
     (tmp_path / "bad").write_text("letmein")
-    files = {"good": str(token_file), "bad": str(tmp_path / "bad")}
-    words = [word.format(**files) for word in given if word not in {"", "TLS"}]
-    asked = ["--metrics-listen", *words] if given[0] else words
-    tls = flags(authority.server("refused")) if "TLS" in given else []
-    assert said.format(**files) in refusal(*asked, *tls)
+    known = {"models_dir": str(tmp_path), "vector_cache": "memory"}
+    if listens is not None:
+        known["metrics_listen"] = listens
+    if "tls" in given:
+        certificate, key = authority.server("refused")
+        known |= {"certificate": str(certificate), "private_key": str(key)}
+    if "tenants" in given:
+        tenants = tmp_path / "tenants.toml"
+        tenants.write_text("[tenants.search]\n")
+        new_token(tenants, "search")
+        known["tenants"] = str(tenants)
+    if "token" in given:
+        files = {"token": token_file, "no token": tmp_path / "none", "bad token": tmp_path / "bad"}
+        known["metrics_token_file"] = str(files[given])
+    if "authority" in given:
+        known["metrics_client_ca"] = str(tmp_path / "bad")
+    if "insecure" in given:
+        known["insecure"] = "true"
+    with pytest.raises((AddressError, SettingsError), match=re.escape(said)):
+        App(load(known))
 
 
 def test_a_token_is_wanted_for_the_metrics_and_for_nothing_else(
