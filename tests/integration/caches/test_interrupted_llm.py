@@ -85,12 +85,20 @@ def interrupt(script: Script, at: int, work: Callable[[], object]) -> None:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     script.asked.clear()
-    with pytest.raises(KeyboardInterrupt):
-        # Not before: a question of the work before may still arrive, and an interrupt would end
-        # whatever runs the tests.
-        script.on_asked = on_asked
-        work()
-    script.on_asked = None
+    # Whatever a test before has left of the interrupt: by default it ends who runs the tests.
+    before, told = (
+        signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.set_wakeup_fd(-1),
+    )
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            # Not before: a question of the work before may still arrive.
+            script.on_asked = on_asked
+            work()
+    finally:
+        script.on_asked = None
+        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(told)
 
 
 def test_the_document_is_that_of_an_uninterrupted_run_and_nothing_is_charged_twice(
