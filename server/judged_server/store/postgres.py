@@ -68,8 +68,12 @@ ON CONFLICT (key) DO UPDATE SET crc = EXCLUDED.crc, payload = EXCLUDED.payload,
   rubric = EXCLUDED.rubric, version = EXCLUDED.version, model = EXCLUDED.model,
   created = EXCLUDED.created, process = NULL
 """
+_RENEW = """
+INSERT INTO judged_processes_1 VALUES (%s, clock_timestamp() + make_interval(secs => %s))
+ON CONFLICT (process) DO UPDATE SET until = EXCLUDED.until
+"""
 _CLAIM = f"""
-INSERT INTO judged_replies_1 AS r
+WITH lease AS ({_RENEW}) INSERT INTO judged_replies_1 AS r
 SELECT key, 0, ''::bytea, '', 0, '', 0, %s::uuid FROM unnest(%b::bytea[]) AS key ORDER BY 1
 ON CONFLICT (key) DO UPDATE SET crc = 0, payload = '', created = 0, process = EXCLUDED.process
 WHERE CASE WHEN r.payload = '' THEN NOT {_RUNS}
@@ -80,10 +84,6 @@ _RELEASE = """
 DELETE FROM judged_replies_1 WHERE key IN (
   SELECT key FROM judged_replies_1 WHERE key = ANY(%b::bytea[]) AND process = %s AND payload = ''
   ORDER BY key FOR UPDATE)
-"""
-_RENEW = """
-INSERT INTO judged_processes_1 VALUES (%s, clock_timestamp() + make_interval(secs => %s))
-ON CONFLICT (process) DO UPDATE SET until = EXCLUDED.until
 """
 _LEAVE = """
 DELETE FROM judged_processes_1
@@ -450,11 +450,12 @@ class PostgresRows:
         if self._is_leaving:
             db.execute(_LEAVE, [self._process])
             return None
-        if now - self._renewed >= RENEW_S:
-            db.execute(_RENEW, [self._process, LEASE_S])
-            self._renewed = now
         if batch := self._claims.batch():
             self._claim(db, batch)
+            self._renewed = now
+        elif now - self._renewed >= RENEW_S:
+            db.execute(_RENEW, [self._process, LEASE_S])
+            self._renewed = now
         self._look(db, now)
         if self._claims or self._releases or self._follows:
             return 0.0
@@ -465,7 +466,8 @@ class PostgresRows:
         keys, (*_, since, until) = {each.key for each in asked}, asked[-1]
         # Until it is known what came of it. What is claimed then is released before all else.
         self._doubtful = keys
-        taken = db.execute(_CLAIM, [self._process, sorted(keys), since, until], binary=True)
+        values = [self._process, LEASE_S, self._process, sorted(keys), since, until]
+        taken = db.execute(_CLAIM, values, binary=True)
         granted = {key for (key,) in taken}
         self._doubtful = set()
         self._claims.done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import signal
 import subprocess
 import sys
 import time
@@ -152,6 +153,16 @@ async def test_a_connection_that_is_cut_fails_nothing(a, database: Postgres):
     assert not a.is_away
 
 
+async def test_a_backup_without_the_tables_is_used_as_it_is(a, b, database: Postgres):
+    await a.keep(row("before"), 5)
+    database.run("DROP TABLE judged_replies_1, judged_processes_1")
+    assert await a.get([key("before")]) == {}
+    assert await a.claim(key("before"), *EVER)
+    assert not await b.claim(key("before"), *EVER)
+    await a.keep(row("before"), 5)
+    assert (await b.follow(key("before"))).payload == b"reply"
+
+
 _CLAIMER = """
 import asyncio, sys
 from judged_server.store.postgres import PostgresRows
@@ -165,20 +176,23 @@ asyncio.run(claim())
 """
 
 
-async def test_the_claims_of_a_process_that_is_killed_end_with_its_lease(
-    a, database: Postgres, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_the_claims_of_a_process_that_is_killed_or_stands_still_end_with_its_lease(
+    a, database: Postgres, number: signal.Signals
 ):
     from judged_server.store.postgres import LEASE_S
 
-    command = [sys.executable, "-c", _CLAIMER, database.url, key("killed").hex()]
+    command = [sys.executable, "-c", _CLAIMER, database.url, key(number.name).hex()]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:  # noqa: ASYNC220 - waited for
         assert await asyncio.to_thread(other.stdout.readline) == b"True\n"
-        assert not await a.claim(key("killed"), *EVER)
+        assert not await a.claim(key(number.name), *EVER)
+        other.send_signal(number)
+        began = time.monotonic()
+        assert await a.follow(key(number.name)) is None
+        assert time.monotonic() - began < LEASE_S + 1
+        assert await a.claim(key(number.name), *EVER)
+        other.send_signal(signal.SIGCONT)
         other.kill()
-    began = time.monotonic()
-    assert await a.follow(key("killed")) is None
-    assert time.monotonic() - began < LEASE_S + 1
-    assert await a.claim(key("killed"), *EVER)
 
 
 async def test_a_process_that_ends_gives_up_its_claims(a, database: Postgres):
