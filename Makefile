@@ -58,6 +58,7 @@ test-wheel: setup
 	$(OFFLINE) .venv/wheel/env/bin/python -m pytest tests/unit/client --ignore tests/unit/client/cli \
 	  --ignore tests/unit/client/_load/test_page.py \
 	  --ignore tests/unit/client/test_arrow.py \
+	  --ignore tests/unit/client/test_local.py \
 	  --ignore tests/unit/client/report/test_page.py \
 	  --ignore tests/unit/client/labelling/test_screen.py \
 	  --ignore tests/unit/client/evaluation/datasets/test_cells.py \
