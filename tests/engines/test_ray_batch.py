@@ -84,9 +84,10 @@ def test_a_killed_job_is_gone_on_with(target: str, table: Any, tmp_path: Path) -
         kept = batch.n_written()
         process.communicate()
     assert 3 <= kept < N // 100
-    assert batch.run()[0] == 0
-    check(pq.read_table(tmp_path / "out"))
+    status, said = batch.run()
     told = batch.told()
+    assert status == 0, (told, said)
+    check(pq.read_table(tmp_path / "out"))
     assert (told["rows"], told["missing"]) == (N, 0)
     assert told["statuses"] == {"OK": N - 1, "ERROR": 1}
     batch.words = [word if word != "token_overlap" else "exact" for word in batch.words]
