@@ -97,6 +97,23 @@ def test_a_killed_job_is_gone_on_with(target: str, table: Any, tmp_path: Path) -
     assert "name another folder" in said
 
 
+def test_a_folder_is_of_the_same_columns_and_keeps_what_is_not_ours(
+    target: str, table: Any, tmp_path: Path
+) -> None:
+    batch = Batch(
+        tmp_path, table.slice(0, 10), target, "--judge", "exact", "--retrieved", "passage"
+    )
+    assert batch.run()[0] == 0
+    notes = tmp_path / "out" / "notes.txt"
+    notes.write_text("mine")
+    assert batch.run()[0] == 0
+    assert notes.read_text() == "mine"
+    batch.words[-1] = "query"
+    status, said = batch.run()
+    assert status == 2
+    assert "query, gold, query" in said
+
+
 def test_what_money_ran_out_for_is_paid_the_next_time_and_once(
     priced: str, table: Any, tmp_path: Path
 ) -> None:

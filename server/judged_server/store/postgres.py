@@ -425,6 +425,8 @@ class PostgresRows:
             db.execute(_PUT, [list(column) for column in zip(*values, strict=True)])
         except psycopg.DataError:  # a name with a NUL, which no text there may have
             _log.exception("replies not stored", count=len(rows))
+            self._releases.extend(row.key for row in rows)  # else others follow them in vain
+            self._claiming.wake()
         with self._lock:
             for row in rows:
                 if self._puts[row.key] is row:  # else a newer one waits

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -51,7 +51,8 @@ class BatchCommand(CascadeOptions, MaxCost):
         for name, extra in {"pyarrow": "arrow", "ray": "ray"}.items():
             if find_spec(name) is None:
                 raise Problem(f"judged batch needs {name}; run: pip install 'judged[{extra}]'")
-        ids, place = self._ids(), _Folder(self.output, self.id)
+        ids = self._ids()
+        place = _Folder(self.output, self.id, (self.query, self.expected, self.retrieved))
         with self.asking("judging", len(ids)) as (server, how):
             spec = self.spec(server.info, self.min_score)
             # Who it is, and no more: no model is asked.
@@ -173,12 +174,13 @@ class BatchCommand(CascadeOptions, MaxCost):
 
 
 class _Folder:
-    """The folder that verdicts are kept in: of one judge, by the same column of ids."""
+    """The folder that verdicts are kept in: of one judge and the same columns."""
 
-    def __init__(self, name: str, id_column: str) -> None:
+    def __init__(self, name: str, id_column: str, texts: Sequence[str | None]) -> None:
+        """Take the columns that are judged too: those of queries, expected and retrieved texts."""
         from pyarrow import fs  # noqa: PLC0415 - an extra
 
-        self._name, self._id = name, id_column
+        self._name, self._id, self._texts = name, id_column, list(texts)
         self._files, self._path = fs.FileSystem.from_uri(
             name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a text
         )
@@ -192,19 +194,25 @@ class _Folder:
         """
         from pyarrow import ArrowInvalid, parquet, table  # noqa: PLC0415 - an extra
 
-        about = {"judge": judge.signature, "fingerprint": judge.fingerprint, "id": self._id}
+        about = {
+            "judge": judge.signature,
+            "fingerprint": judge.fingerprint,
+            "id": self._id,
+            "columns": self._texts,
+        }
         self._files.create_dir(self._path)
         path = f"{self._path}/{_ABOUT}"
         if self._files.get_file_info(path).is_file:
             with self._files.open_input_stream(path) as file:
-                before = json.loads(file.read())
+                before = _read_about(file.read())
+            if before is None:
+                raise Problem(f"--output {self._name}: {_ABOUT} can't be read; name another folder")
             if before != about:
                 raise Problem(
-                    f"--output {self._name}: has verdicts of {before['judge']} by "
-                    f"{before['id']}, and not of {about['judge']} by {about['id']}; name another "
-                    "folder, or go back to that one"
+                    f"--output {self._name}: has verdicts of {_described(before)}, and not of "
+                    f"{_described(about)}; name another folder, or go back to that"
                 )
-        elif self._parts():
+        elif self._there():
             raise Problem(f"--output {self._name}: has other files; name another folder")
         else:
             with self._files.open_output_stream(path) as file:
@@ -236,16 +244,35 @@ class _Folder:
         statuses = self._column("status").value_counts() if self._parts() else []
         return {each["values"].as_py(): each["counts"].as_py() for each in statuses}
 
-    def _parts(self) -> list[str]:
+    def _there(self) -> list[str]:
+        """Return the files that are there, but for our own notes."""
         from pyarrow import fs  # noqa: PLC0415 - as above
 
         there = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         return [each.path for each in there if each.is_file and not each.base_name.startswith("_")]
 
+    def _parts(self) -> list[str]:
+        return [path for path in self._there() if path.endswith(".parquet")]
+
     def _column(self, name: str) -> Any:  # noqa: ANN401 - as above
         from pyarrow import parquet  # noqa: PLC0415 - as above
 
         return parquet.read_table(self._parts(), columns=[name], filesystem=self._files).column(0)
+
+
+def _read_about(raw: bytes) -> dict[str, Any] | None:
+    """Return what a folder says of its verdicts; None where that can't be read."""
+    try:
+        about = json.loads(raw)
+    except ValueError:
+        return None
+    keys = {"judge", "fingerprint", "id", "columns"}
+    return about if isinstance(about, dict) and about.keys() == keys else None
+
+
+def _described(about: Mapping[str, Any]) -> str:
+    texts = ", ".join(map(str, about["columns"]))
+    return f"{about['judge']} (fingerprint {about['fingerprint'][:8]}) by {about['id']} of {texts}"
 
 
 class _Ledger:
