@@ -54,13 +54,15 @@ CREATE TABLE IF NOT EXISTS judged_replies_1 (
   version bigint NOT NULL, model text NOT NULL, created bigint NOT NULL, process uuid);
 CREATE TABLE IF NOT EXISTS judged_processes_1 (
   process uuid PRIMARY KEY, until timestamptz NOT NULL);
+CREATE OR REPLACE FUNCTION judged_runs_1(uuid) RETURNS boolean LANGUAGE sql VOLATILE AS
+  'SELECT EXISTS (SELECT FROM judged_processes_1 WHERE process = $1 AND until > clock_timestamp())';
 """
-_RUNS = """EXISTS (
-  SELECT FROM judged_processes_1 p WHERE p.process = r.process AND p.until > clock_timestamp())"""
-_READ = f"""
-SELECT crc, key, payload, rubric, version, model, created, {_RUNS}
-FROM judged_replies_1 r WHERE key = ANY(%b::bytea[])
-"""  # noqa: S608 - of our own words
+# A function, since it sees what has been committed when it is called: a statement that waited for
+# another process's claim would not see the lease that came with it.
+_READ = """
+SELECT crc, key, payload, rubric, version, model, created, judged_runs_1(process)
+FROM judged_replies_1 WHERE key = ANY(%b::bytea[])
+"""
 _PUT = """
 INSERT INTO judged_replies_1 SELECT * FROM unnest(%b::bytea[], %b::bigint[], %b::bytea[],
   %b::text[], %b::bigint[], %b::text[], %b::bigint[]) ORDER BY 1
@@ -76,7 +78,7 @@ _CLAIM = f"""
 WITH lease AS ({_RENEW}) INSERT INTO judged_replies_1 AS r
 SELECT key, 0, ''::bytea, '', 0, '', 0, %s::uuid FROM unnest(%b::bytea[]) AS key ORDER BY 1
 ON CONFLICT (key) DO UPDATE SET crc = 0, payload = '', created = 0, process = EXCLUDED.process
-WHERE CASE WHEN r.payload = '' THEN NOT {_RUNS}
+WHERE CASE WHEN r.payload = '' THEN NOT judged_runs_1(r.process)
   ELSE r.created <= %s::float8 OR r.created >= %s::float8 END
 RETURNING r.key
 """  # noqa: S608 - as above

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from judged_server.store.kept_rows import Row, StoreAway
 from tests.fakes.postgres import Postgres, running_postgres
 
 EVER = (0.0, 1e12)
+_OTHER = uuid.UUID(int=1)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,29 @@ async def test_one_of_many_has_the_claim_and_the_others_get_its_row(a, b):
         await (a if mine else b).keep(row(f"many {place}", b"%d" % place), 0)
     found = await asyncio.gather(*following)
     assert [each.payload for each in found] == [b"%d" % place for place in range(700)]
+
+
+async def test_a_claim_that_waits_for_another_one_sees_the_lease_that_came_with_it(
+    a, database: Postgres
+):
+    """Whether the other process has never claimed before, or its lease had ended."""
+    psycopg = pytest.importorskip("psycopg")
+    assert await a.get([key("none")]) == {}  # the tables are there
+    for n in range(2):
+        with psycopg.connect(database.url) as db:
+            db.execute(
+                "INSERT INTO judged_processes_1 VALUES (%s, now() + interval '60 s') "
+                "ON CONFLICT (process) DO UPDATE SET until = EXCLUDED.until",
+                [_OTHER],
+            )
+            values = [key(f"waited {n}"), _OTHER]
+            db.execute("INSERT INTO judged_replies_1 VALUES (%s, 0, '', '', 0, '', 0, %s)", values)
+            claiming = asyncio.create_task(a.claim(key(f"waited {n}"), *EVER))
+            async with asyncio.timeout(5):
+                while not database.run("SELECT 1 FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        assert not await claiming
+        database.run("UPDATE judged_processes_1 SET until = now() WHERE process = %s", _OTHER)
 
 
 async def test_a_claim_that_is_released_is_the_next_one_s(a, b):
