@@ -16,13 +16,7 @@ from google.protobuf.message import Message
 
 from judged import errors
 from judged._codec import read_fields, write_at, write_fields
-from judged._inputs import (
-    all_texts,
-    join_ids,
-    need_by_ids,
-    need_ids,
-    no_utf8,
-)
+from judged._inputs import all_texts, join_ids, need_by_ids, need_ids, no_utf8
 from judged._transport.call import in_python, may_retry
 from judged.errors import InvalidArgument, JudgedError, WrongType
 from judged.v1 import groups_pb2, metrics_pb2, verdicts_pb2

@@ -24,13 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from judged._files import (
-    Record,
-    read_object,
-    read_records,
-    replace_text,
-    writing,
-)
+from judged._files import Record, read_object, read_records, replace_text, writing
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, MissingVerdicts

@@ -26,14 +26,7 @@ from judged._views import Listed
 from judged.errors import InvalidArgument
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Flag, Source, Status
-from judged.values.groups import (
-    Context,
-    QueryGroup,
-    Verdict,
-    VerdictError,
-    Verdicts,
-    join_verdicts,
-)
+from judged.values.groups import Context, QueryGroup, Verdict, VerdictError, Verdicts, join_verdicts
 from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
 
 CHUNK_CHARACTERS = 1 << 20

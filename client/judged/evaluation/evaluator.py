@@ -39,13 +39,7 @@ from judged.evaluation.result import (
     join_warnings,
     query_result,
 )
-from judged.evaluation.retriever import (
-    Retrieval,
-    Source,
-    cutoff_of,
-    read_ranking,
-    retrieve_all,
-)
+from judged.evaluation.retriever import Retrieval, Source, cutoff_of, read_ranking, retrieve_all
 from judged.values import (
     Asking,
     CostEstimate,

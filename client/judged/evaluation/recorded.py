@@ -20,18 +20,11 @@ from judged._files import FileError, Record
 from judged._transport.call import derived_id
 from judged._views import plain
 from judged.client import Client
-from judged.evaluation.asking import (
-    Outcome,
-    sha256_of,
-)
+from judged.evaluation.asking import Outcome, sha256_of
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.labels import refuse_families
-from judged.evaluation.result import (
-    names_of,
-)
-from judged.evaluation.retriever import (
-    RetrievedLog,
-)
+from judged.evaluation.result import names_of
+from judged.evaluation.retriever import RetrievedLog
 from judged.values import (
     Asking,
     Evaluation,

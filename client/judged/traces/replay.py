@@ -8,12 +8,7 @@ from itertools import accumulate, chain
 
 from judged._batching.scoring import summarise
 from judged._views import of_all, word
-from judged.traces.judgement import (
-    Breakdown,
-    Judgement,
-    alike,
-    rubric_of,
-)
+from judged.traces.judgement import Breakdown, Judgement, alike, rubric_of
 from judged.traces.trace import Item, Trace, answer_of, contexts_of
 from judged.values import (
     AnswerItem,

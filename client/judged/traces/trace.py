@@ -10,22 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from judged._files import (
-    FileError,
-    Record,
-    json_line,
-    read_records,
-    replacing_text,
-    writing,
-)
+from judged._files import FileError, Record, json_line, read_records, replacing_text, writing
 from judged.errors import InvalidArgument
-from judged.traces.judgement import (
-    Breakdown,
-    Judgement,
-    alike,
-    read_judgement,
-    write_judgement,
-)
+from judged.traces.judgement import Breakdown, Judgement, alike, read_judgement, write_judgement
 from judged.values import (
     AnswerItem,
     AnswerScore,

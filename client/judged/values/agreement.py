@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from judged._inputs import (
-    Given,
-    as_column,
-    need_by_ids,
-    need_grades,
-    refuse_set,
-    set_fields,
-)
+from judged._inputs import Given, as_column, need_by_ids, need_grades, refuse_set, set_fields
 from judged._views import View, row_of
 from judged.errors import InvalidArgument, WrongType
 from judged.values.choices import Estimate, HumanLabels, ends_of, estimate_names

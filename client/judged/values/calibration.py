@@ -14,11 +14,7 @@ from judged._files import FileError, Record, parse_json, replace_text
 from judged._inputs import Given
 from judged._views import View
 from judged.values.calibrators import Calibrator, ErrorGuarantee
-from judged.values.choices import (
-    CorrectedEstimate,
-    Estimate,
-    estimate_names,
-)
+from judged.values.choices import CorrectedEstimate, Estimate, estimate_names
 from judged.values.judges import Judge, JudgeIdentity, to_judge
 
 

@@ -11,15 +11,7 @@ from itertools import chain, pairwise, repeat
 from operator import add
 from typing import Any
 
-from judged._inputs import (
-    Given,
-    as_id,
-    as_ids,
-    as_list,
-    need_grades,
-    refuse_set,
-    set_fields,
-)
+from judged._inputs import Given, as_id, as_ids, as_list, need_grades, refuse_set, set_fields
 from judged._views import Listed, View, plain, row_of
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import JudgeIdentity, Usage

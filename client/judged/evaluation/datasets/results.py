@@ -23,13 +23,7 @@ from judged._files import (
     replacing_text,
     writing,
 )
-from judged._inputs import (
-    as_id,
-    need_by_ids,
-    need_id,
-    need_list,
-    set_fields,
-)
+from judged._inputs import as_id, need_by_ids, need_id, need_list, set_fields
 from judged._views import short_repr
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.trec import TrecRun, single
