@@ -15,6 +15,7 @@ from judged import errors
 
 File = str | os.PathLike[str]
 
+_NAME = re.compile(r"[A-Za-z0-9.-]+", re.ASCII)
 _PROXY = re.compile(r"http://([^\s/@]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s/@:]+):[0-9]{1,5}/?", re.ASCII)
 
 
@@ -44,7 +45,8 @@ class Tls:
     `ca` has the certificates of the authorities to trust; without it those that gRPC brings count.
     `certificate` and `key` are the client's own, where the server asks for one (mTLS). All are read
     when a client is made. `proxy` is an HTTP proxy to go through, as http://HOST:PORT; the
-    environment names none for us.
+    environment names none for us. `name` is the one that the server's certificate must have, in
+    place of the target's: a list of addresses and a forwarded port have none.
     """
 
     ca: File | None = None
@@ -52,8 +54,13 @@ class Tls:
     key: File | None = None
     token: Token | None = None
     proxy: str | None = field(default=None, repr=False)  # it may hold a password
+    name: str | None = None
 
     def __post_init__(self) -> None:
+        if self.name is not None and not _NAME.fullmatch(self.name):
+            raise errors.InvalidArgument.of_field(
+                "credentials", "Tls(name=...) is a name of a certificate, without a port"
+            )
         if self.proxy is not None and not _PROXY.fullmatch(self.proxy):
             raise errors.InvalidArgument.of_field(
                 "credentials", "Tls(proxy=...) is written as http://HOST:PORT"

@@ -168,6 +168,11 @@ def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
         )
     elif isinstance(credentials, Tls) and socket_path(target) is not None:
         rule = f"{target} is a Unix socket, which has no TLS; give the Token alone"
+    elif isinstance(credentials, Tls) and "," in target and credentials.name is None:
+        rule = (
+            "a list of addresses has no name that certificates could have; give the one that all "
+            "of theirs have, by Tls(name=...) or --tls-name"
+        )
     else:
         return
     raise errors.InvalidArgument.of_field("credentials", rule)

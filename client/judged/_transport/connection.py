@@ -70,14 +70,17 @@ class _Connection:
             raise errors.InvalidArgument.of_field(
                 "credentials", "a channel that is given has its own; leave out one of the two"
             )
-        token, self._credentials, self._options = None, None, OPTIONS
+        token, self._credentials, options = None, None, dict(OPTIONS)
         if isinstance(credentials, Tls):
             if credentials.proxy is not None:
-                others = [each for each in OPTIONS if each[0] != "grpc.enable_http_proxy"]
-                self._options = (*others, ("grpc.http_proxy", credentials.proxy))
+                del options["grpc.enable_http_proxy"]
+                options["grpc.http_proxy"] = credentials.proxy
+            if credentials.name is not None:
+                options["grpc.default_authority"] = credentials.name
             token, self._credentials = credentials.token, channel_credentials(credentials)
         elif credentials is not None:
             token = credentials
+        self._options = tuple(options.items())
         self._given = channel
         self._opened: dict[asyncio.AbstractEventLoop | None, _Opened] = {}
         self._lock = threading.Lock()
@@ -133,7 +136,7 @@ class _Connection:
 
     def _channel(self) -> Any:  # noqa: ANN401 - of either kind
         if self._credentials is None:
-            return self._grpc.insecure_channel(self.target, options=OPTIONS)
+            return self._grpc.insecure_channel(self.target, options=self._options)
         return self._grpc.secure_channel(self.target, self._credentials, options=self._options)
 
     def _loop(self) -> asyncio.AbstractEventLoop | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from judged import Client, DeadlineExceeded, FailedPrecondition, NotFound, local
@@ -44,6 +44,9 @@ class ServerCommand(Command):
     tls_cert: str | None = opt("FILE", "PEM file with your own certificate, for mTLS.")
     tls_key: str | None = opt("FILE", "PEM file with its private key.")
     tls_proxy: str | None = opt("URL", "HTTP proxy to go through, with TLS.")
+    tls_name: str | None = opt(
+        "NAME", "Name that the server's certificate must have, if not that of the address."
+    )
 
     @contextmanager
     def connect(self, places: Places | None = None) -> Iterator[Connection]:
@@ -67,10 +70,9 @@ class ServerCommand(Command):
         token = Token(named) if named else None
         if self.token_file is not None:
             token = Token(file=self.token_file)
-        if {self.tls_ca, self.tls_cert, self.tls_key, self.tls_proxy} == {None}:
-            return token
         ca = None if self.tls_ca == "default" else self.tls_ca
-        return Tls(ca, self.tls_cert, self.tls_key, token, self.tls_proxy)
+        given = Tls(ca, self.tls_cert, self.tls_key, None, self.tls_proxy, self.tls_name)
+        return token if given == Tls() and self.tls_ca is None else replace(given, token=token)
 
 
 class ResultCommand(ServerCommand, Strict):

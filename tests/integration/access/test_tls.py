@@ -55,6 +55,21 @@ def test_a_client_with_a_certificate(mtls: ServerProcess, authority: Authority):
         assert client.judge(GROUPS).relevant == [True, False]
 
 
+def test_a_list_of_addresses_needs_the_name_of_the_certificates(
+    tls: ServerProcess, authority: Authority
+):
+    both = f"ipv4:{tls.address},{tls.address}"
+    with pytest.raises(InvalidArgument, match=r"has no name .* give the one .* --tls-name"):
+        Client(both, credentials=Tls(authority.ca))
+    with Client(both, credentials=Tls(authority.ca, name="localhost")) as client:
+        assert client.judge(GROUPS).relevant == [True, False]
+    command = ("judges", "--target", both, "--tls-ca", str(authority.ca), "--tls-name")
+    assert run_in(Path.cwd(), *command, "localhost").returncode == 0
+    for wrong in ("127.0.0.1:1", ""):
+        with pytest.raises(InvalidArgument, match="a name of a certificate"):
+            Tls(name=wrong)
+
+
 class TestFailedHandshakes:
     """Each says soon that it may be TLS."""
 
@@ -70,6 +85,9 @@ class TestFailedHandshakes:
 
     def test_another_authority(self, tls: ServerProcess, stranger: Authority):
         self.refused(tls, Tls(stranger.ca))
+
+    def test_another_name(self, tls: ServerProcess, authority: Authority):
+        self.refused(tls, Tls(authority.ca, name="other.example"))
 
     def test_a_server_without_tls(self, server: ServerProcess, authority: Authority):
         self.refused(server, Tls(authority.ca))

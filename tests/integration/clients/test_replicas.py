@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from judged import AsyncClient, Client, QueryGroup
+from judged import Client, QueryGroup
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
@@ -44,18 +44,6 @@ def test_each_replica_gets_calls_and_one_that_ends_loses_none(
         for _ in range(CALLS):
             assert list(client.judge(GROUPS, "exact").relevant) == [True, False]
         assert replicas[0].process.wait(60) == 0
-
-
-async def test_so_it_is_with_the_asynchronous_client(
-    replicas: tuple[ServerProcess, ServerProcess],
-):
-    async with AsyncClient(target_of(*replicas)) as client:
-        while min(map(calls_to, replicas)) < CALLS:
-            await client.judge(GROUPS, "exact")
-        replicas[0].process.send_signal(signal.SIGKILL)
-        for _ in range(CALLS):
-            judged = await client.judge(GROUPS, "exact")
-            assert list(judged.relevant) == [True, False]
 
 
 # A thread of gRPC's own may look at the channel once more as it is closed.
