@@ -52,12 +52,10 @@ class ModelEmbedder:
         report_unhealthy: ReportUnhealthy = lambda _: None,
         max_delay_s: float = MAX_DELAY_S,
     ) -> None:
-        """Take over a session and a cache of the card's dimensions; what runs is as it says."""
+        """Take over a session that runs as the card says, and a cache of its dimensions."""
         facts = session.facts
-        self.card = replace(
-            card, precision=facts.precision, execution_provider=facts.execution_provider
-        )
-        self._keys = VectorKeys(self.card, facts.runtime)
+        self.card = card
+        self._keys = VectorKeys(card, facts.runtime)
         self._cache = cache
         self._tokenizer = tokenizer
         resource = replace(MODEL, most=max_queued_tokens)

@@ -48,15 +48,20 @@ class FakeHub:
         )
         return list(dict.fromkeys(found))
 
-    def listed(self) -> dict[str, object]:
-        """Return what the hub says of the model and its files."""
-        siblings = []
+    def described(self) -> dict[str, object]:
+        """Return what the hub says of the model."""
+        siblings = [{"rfilename": path} for path in self.files]
+        return {"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}
+
+    def listed(self) -> list[dict[str, object]]:
+        """Return what the hub says of the files of the model."""
+        found = []
         for path, raw in self.files.items():
             blob = hashlib.sha1(b"blob %d\0%b" % (len(raw), raw), usedforsecurity=False).hexdigest()
-            lfs = {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "pointerSize": 1}
-            file = {"rfilename": path, "size": len(raw), "blobId": blob}
-            siblings.append({**file, "lfs": lfs} if path in self.large else file)
-        return {"id": REPOSITORY, "sha": COMMIT, "siblings": siblings}
+            lfs = {"size": len(raw), "oid": hashlib.sha256(raw).hexdigest(), "pointerSize": 1}
+            file = {"type": "file", "path": path, "size": len(raw), "oid": blob}
+            found.append({**file, "lfs": lfs} if path in self.large else file)
+        return found
 
 
 def folder_files(folder: Path) -> dict[str, bytes]:
@@ -107,13 +112,16 @@ class _Handler(BaseHTTPRequestHandler):
         if hub.token is not None and token != f"Bearer {hub.token}":
             self._refuse(401)
         elif path.startswith("api/"):
-            repository, _, revision = path.removeprefix("api/models/").partition("/revision/")
+            is_list = "/tree/" in path
+            asked = path.removeprefix("api/models/").replace("/tree/", "/revision/")
+            repository, _, revision = asked.partition("/revision/")
             if repository != REPOSITORY:
                 self._refuse(404, "RepoNotFound")
             elif unquote(revision) not in {BRANCH, COMMIT}:
                 self._refuse(404, "RevisionNotFound")
             else:
-                self._send(json.dumps(hub.listed()).encode(), "")
+                said = hub.listed() if is_list else hub.described()
+                self._send(json.dumps(said).encode(), "")
         else:
             path = path.removeprefix(f"{REPOSITORY}/resolve/{COMMIT}/")
             fault = hub.faults.get(path, "")

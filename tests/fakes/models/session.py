@@ -35,7 +35,7 @@ class FakeSession:
         self.begun = threading.Semaphore(0)
         self.fail_on: str | None = None
         self.error: BaseException = RuntimeError("a bug")
-        self.facts = SessionFacts("fp32", "Fake", "fake 1", 1)
+        self.facts = SessionFacts("fake 1", 1)
 
     def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         letters = [self._letters(row, kept) for row, kept in zip(token_ids, mask, strict=True)]

@@ -5,7 +5,6 @@ Imported only when a model is added: the runtime, onnx and the hub's library cos
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from huggingface_hub import HfApi
-from huggingface_hub.hf_api import RepoSibling
 
 from judged_server.embedding.models import default_model
 from judged_server.embedding.models.folder import ModelOptions, stage_folder
@@ -25,7 +23,6 @@ from judged_server.embedding.models.store import (
     Manifest,
     ModelSourceError,
     ModelStore,
-    hash_file,
     is_inside,
 )
 from judged_server.embedding.runtime.session import first_line
@@ -51,23 +48,21 @@ def fetch_model(
     """Return the reference at its commit once `folder` has the files that `ModelFolder` reads.
 
     All are of one commit, whatever a branch does meanwhile, and each is held against the hash that
-    the hub lists: its library takes a file with a flipped byte. Raises ModelSourceError.
+    the hub lists, since a download takes a file with a flipped byte. Raises ModelSourceError.
     """
     repository, revision = parse_reference(reference)
     try:
         api = HfApi()
-        facts = api.model_info(repository, revision=revision, files_metadata=True)
+        facts = api.model_info(repository, revision=revision)
         pinned = f"{SCHEME}{repository}@{facts.sha}"
         say(f"fetching {pinned}")
-        files = {each.rfilename: each for each in facts.siblings or () if is_inside(each.rfilename)}
+        files = [each.rfilename for each in facts.siblings or () if is_inside(each.rfilename)]
         graph = next((path for path in options.graphs if path in files), None)
-        for path, file in files.items():
+        for path in files:
             # Weights that are too large for a graph lie beside it: model.onnx_data.
             if path.endswith(".json") or (graph is not None and path.startswith(graph)):
                 api.hf_hub_download(repository, path, revision=facts.sha, local_dir=folder)
-                _check(folder / path, file)
-    except ModelSourceError:
-        raise
+        checked = api.verify_repo_checksums(repository, revision=facts.sha, local_dir=folder)
     except Exception as error:  # of the hub's library, of its HTTP client, of the disk
         cause = first_line(error).partition("?")[0]
         raise ModelSourceError(
@@ -75,24 +70,12 @@ def fetch_model(
             "revision; of a private or gated model accept its terms on the hub, and set HF_TOKEN; "
             "or fetch the folder elsewhere and add it"
         ) from error
-    return pinned
-
-
-def _check(path: Path, file: RepoSibling) -> None:
-    """Raise ModelSourceError unless a file has the hash that the hub lists, of LFS or of git."""
-    if file.lfs is not None:
-        expected: str | None = file.lfs.sha256
-        found = hash_file(path)[1]
-    else:
-        raw = path.read_bytes()
-        blob = b"blob %d\0%b" % (len(raw), raw)
-        expected = file.blob_id
-        found = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
-    if found != expected:
+    for wrong in checked.mismatches:
         raise ModelSourceError(
-            f"{file.rfilename} has the hash {found}, the hub says {expected}: this is not the file "
-            "that was published; try again"
+            f"{wrong['path']} has the hash {wrong['actual']}, the hub says {wrong['expected']}: "
+            "this is not the file that was published; try again"
         )
+    return pinned
 
 
 _FOLDER_MODE, _FILE_MODE = 0o755, 0o644

@@ -227,10 +227,7 @@ def build_bert_graph(weights: Weights, config: Mapping[str, Any]) -> bytes:
     nodes: list[onnx.NodeProto] = []
 
     def add(operator: str, inputs: list[str], name: str, **attributes: Any) -> str:  # noqa: ANN401
-        nodes.append(helper.make_node(operator, inputs, [name], name))
-        nodes[-1].attribute.extend(
-            helper.make_attribute(*item) for item in sorted(attributes.items())
-        )
+        nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
         return name
 
     for name, operator, arguments, rest in _LINE.findall(lines):

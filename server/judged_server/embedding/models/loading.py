@@ -76,19 +76,15 @@ def load_embedder(
 
 def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
     """Return what runs the model. Raises UnusableGraphError or UnusableDeviceError."""
-    manifest, backend = files.manifest, running.backend
-    path, precision = str(files.graph), backend.precision_of(manifest.precision)
-    if backend.name == CUDA:
-        workers = running.threads or GPU_WORKERS
-        provider = PROVIDERS[CUDA]
-        return OnnxSession(path, manifest.pooling, precision, workers, provider=provider)
-    workers = running.threads or available_cores()
+    path, manifest, backend = str(files.graph), files.manifest, running.backend
+    workers = running.threads or (GPU_WORKERS if backend.name == CUDA else available_cores())
     if backend.name == OPENVINO:
         # Imported here: an extra, and half a second.
         from judged_server.embedding.runtime.openvino_session import OpenVinoSession  # noqa: PLC0415
 
+        precision = backend.precision_of(manifest.precision)
         return OpenVinoSession(path, manifest.pooling, precision, workers)
-    return OnnxSession(path, manifest.pooling, precision, workers)
+    return OnnxSession(path, manifest.pooling, workers, PROVIDERS[backend.name])
 
 
 def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:

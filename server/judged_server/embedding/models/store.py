@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judged_server.embedding.base import ModelCard
 from judged_server.errors import JudgedError, ModelDamaged, ModelNotInstalled
 from judged_server.settings import cache_folder
 
@@ -35,7 +34,6 @@ Precision = Literal["fp32", "fp16", "int8"]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 """A model's name is its folder's name, so it can't hold a path."""
-_CHUNK = 1 << 20
 
 
 class ModelSourceError(JudgedError):
@@ -119,21 +117,6 @@ class Manifest:
         """The bytes of all files but the manifest."""
         return sum(file.size for file in self.files)
 
-    def card(self, execution_provider: str = "CPUExecutionProvider") -> ModelCard:
-        """Return the card of this model when `execution_provider` runs it."""
-        return ModelCard(
-            name=self.name,
-            dimensions=self.dimensions,
-            max_tokens=self.max_tokens,
-            model_sha256=self.model_sha256,
-            tokenizer_sha256=self.tokenizer_sha256,
-            pooling=self.pooling,
-            normalize=self.normalize,
-            precision=self.precision,
-            execution_provider=execution_provider,
-            prefix=self.prefix,
-        )
-
     def to_bytes(self) -> bytes:
         """Return the one way this manifest is written."""
         content = asdict(self)
@@ -162,13 +145,9 @@ def _canonical(content: dict[str, Any]) -> bytes:
 
 def hash_file(path: Path) -> tuple[int, str]:
     """Return the size and the SHA-256 of a file, read in chunks."""
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            size += len(chunk)
-            digest.update(chunk)
-    return size, digest.hexdigest()
+        digest = hashlib.file_digest(file, "sha256")
+        return file.tell(), digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

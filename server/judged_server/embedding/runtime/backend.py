@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from judged_server.embedding.base import ModelCard
@@ -45,8 +45,17 @@ class Backend:
 
     def card(self, manifest: Manifest) -> ModelCard:
         """Return the card of a stored model as this backend runs it."""
-        return replace(
-            manifest.card(PROVIDERS[self.name]), precision=self.precision_of(manifest.precision)
+        return ModelCard(
+            name=manifest.name,
+            dimensions=manifest.dimensions,
+            max_tokens=manifest.max_tokens,
+            model_sha256=manifest.model_sha256,
+            tokenizer_sha256=manifest.tokenizer_sha256,
+            pooling=manifest.pooling,
+            normalize=manifest.normalize,
+            precision=self.precision_of(manifest.precision),
+            execution_provider=PROVIDERS[self.name],
+            prefix=manifest.prefix,
         )
 
     def precision_of(self, stored: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import openvino
 
 from judged_server.domain import Float32Array, IntArray
-from judged_server.embedding.runtime.backend import BF16, OPENVINO, PROVIDERS
+from judged_server.embedding.runtime.backend import BF16
 from judged_server.embedding.runtime.session import (
     SessionFacts,
     UnusableGraphError,
@@ -65,9 +65,7 @@ class OpenVinoSession:
                 "embedding_precision to fp32"
             )
         version = openvino.get_version().partition("-")[0]
-        self.facts = SessionFacts(
-            precision, PROVIDERS[OPENVINO], f"openvino {version}", workers, BATCH_TOKENS
-        )
+        self.facts = SessionFacts(f"openvino {version}", workers, BATCH_TOKENS)
         self._has_types = "token_type_ids" in names
         self._output = self._model.output(output)
         self._pooling = pooling

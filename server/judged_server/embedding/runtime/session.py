@@ -83,15 +83,13 @@ def finite_rows(vectors: Float32Array) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What really runs: all but `workers` and `batch_tokens` enters the keys of stored vectors.
+    """How a model runs.
 
-    `precision` is fp32, bf16, fp16 or int8; `execution_provider` names the
-    runtime's device; `runtime` its name and version; `workers` how many batches it should run at
-    once, of at most `batch_tokens`, padding included; 0: as the queue likes.
+    `runtime` is the runtime's name and version, and enters the keys of stored vectors; `workers`
+    how many batches it should run at once, of at most `batch_tokens`, padding included; 0: as the
+    queue likes.
     """
 
-    precision: str
-    execution_provider: str
     runtime: str
     workers: int
     batch_tokens: int = 0
@@ -141,14 +139,10 @@ class OnnxSession:
         self,
         graph: str,
         pooling: str,
-        precision: str = "fp32",
         workers: int = 1,
         provider: str = PROVIDERS[ONNXRUNTIME],
     ) -> None:
-        """Load the graph at a path, of this precision.
-
-        Raises UnusableGraphError or UnusableDeviceError.
-        """
+        """Load the graph at a path. Raises UnusableGraphError or UnusableDeviceError."""
         on_gpu = provider == PROVIDERS[CUDA]
         if provider not in ort.get_available_providers():
             raise UnusableDeviceError(provider, "the installed ONNX Runtime does not have it")
@@ -167,11 +161,7 @@ class OnnxSession:
                 provider, f"ONNX Runtime took {really}: no device, driver or library?"
             )
         self.facts = SessionFacts(
-            precision,
-            provider,
-            f"onnxruntime {ort.__version__}",
-            workers,
-            GPU_BATCH_TOKENS if on_gpu else 0,
+            f"onnxruntime {ort.__version__}", workers, GPU_BATCH_TOKENS if on_gpu else 0
         )
         self._pooling = pooling
         inputs = self._session.get_inputs()
