@@ -93,9 +93,12 @@ def write_group(
 
     Raises InvalidArgument for what none holds.
     """
-    if getattr(group, "grades", None):  # they say which documents are relevant
-        others["relevant_document_ids"] = ()
-    return write_at(path, groups_pb2.QueryGroup, group, **others)
+    return write_at(path, groups_pb2.QueryGroup, group, **_by_grades(group), **others)
+
+
+def _by_grades(of: object) -> dict[str, object]:
+    """Return that no relevant ids are written where grades say which documents are relevant."""
+    return {"relevant_document_ids": ()} if getattr(of, "grades", None) else {}
 
 
 LEAST = 1e-12
@@ -109,16 +112,8 @@ def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
     """Return the message of a judge; a string is its kind, None the server's default."""
     if judge is None:
         return None
-    if isinstance(judge, str):
-        return groups_pb2.JudgeSpec(kind=judge)
-    return write_at("judge", groups_pb2.JudgeSpec, judge)
-
-
-def write_asking(asking: Asking | None) -> groups_pb2.AskingOptions | None:
-    """Return the message; None, which means the server's defaults, for none."""
-    if asking is None:
-        return None
-    return write_at("asking", groups_pb2.AskingOptions, asking)
+    asked = Judge(judge) if isinstance(judge, str) else judge
+    return write_at("judge", groups_pb2.JudgeSpec, asked)
 
 
 _LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
@@ -131,9 +126,10 @@ class CostLimit:
     """
 
     def __init__(self, asking: Asking | None, spent: float = 0.0) -> None:
-        write_asking(asking)  # which refuses what it can't be
+        write_fields(judge_pb.BatchJudgeRequest, asking=asking)  # which refuses what it can't be
         self._asking = asking
-        self.limited = asking is not None and asking.max_cost is not None
+        self._limit = None if asking is None else asking.max_cost
+        self.limited = self._limit is not None
         self.spent = spent
 
     def rest(self) -> Asking | None:
@@ -141,17 +137,14 @@ class CostLimit:
 
         A limit that the server will refuse stays as it is.
         """
-        limit = None if self._asking is None else self._asking.max_cost
-        if self._asking is None or limit is None or not 0 < limit < math.inf:
-            return self._asking
-        if not self.spent:
-            return self._asking
-        left = (limit - self.spent) * _BELOW
-        return replace(self._asking, max_cost=max(LEAST, left))
+        asking, limit = self._asking, self._limit
+        if asking is None or limit is None or not self.spent or not 0 < limit < math.inf:
+            return asking
+        return replace(asking, max_cost=max(LEAST, (limit - self.spent) * _BELOW))
 
     def onto(self, message: Any) -> Any:  # noqa: ANN401 - a request
         """Return a copy of a message, which asks with what is left."""
-        limited = type(message)(asking=write_asking(self.rest()))
+        limited = write_fields(type(message), asking=self.rest())
         limited.MergeFrom(message)
         return limited
 
@@ -161,14 +154,14 @@ class CostLimit:
 
     def lost(self, error: JudgedError) -> None:
         """Note that a message failed, and may have spent all that was left."""
-        if self._asking is not None and error.code != "RESOURCE_EXHAUSTED":  # nothing was asked
-            self.spent += self._asking.max_cost or 0.0
+        if error.code != "RESOURCE_EXHAUSTED":  # nothing was asked
+            self.spent += self._limit or 0.0
 
     def named(self, error: VerdictError) -> VerdictError:
         """Return why something was not asked with the limit of the call, not of its message."""
-        if error.reason != "BUDGET" or self._asking is None or self._asking.max_cost is None:
+        if error.reason != "BUDGET" or self._limit is None:
             return error
-        limit = f"max_cost of {self._asking.max_cost:.6g}"
+        limit = f"max_cost of {self._limit:.6g}"
         return replace(error, message=_LIMIT.sub(limit, error.message, count=1))
 
 
@@ -367,11 +360,6 @@ RELEVANCE: Mapping[type, str] = {
     PerQueryValues: "values",
 }
 """What a request calls what rankings are given as."""
-_MESSAGES: Mapping[type, type[Message]] = {
-    JudgedRankings: metrics_pb2.JudgedRankings,
-    GainRankings: metrics_pb2.GainRankings,
-    EmbeddedRankings: judge_pb.EmbeddedRankings,
-}
 
 
 def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOptions:
@@ -409,28 +397,27 @@ _SENT_BACK = ("relevant", "score", "status", "source", "flags")
 """The columns of verdicts that metrics are computed of."""
 
 
-def write_relevance(relevance: Relevance) -> object:
+def write_relevance(relevance: Relevance) -> Message:
     """Return what a request has of rankings under the name of their kind."""
     if isinstance(relevance, TrecRankings):
         return write_trec(relevance)
     if isinstance(relevance, PerQueryValues):
         return write_values(relevance, "values")
-    path = RELEVANCE[type(relevance)]
-    others: dict[str, object] = {}
-    if isinstance(relevance, JudgedRankings):
-        columns = {name: getattr(relevance, name) for name in _SENT_BACK}
-        others["verdicts"] = write_at(f"{path}.verdicts", verdicts_pb2.VerdictColumns, **columns)
-        others["rankings"] = [
-            write_at(
-                f"{path}.rankings[{place}]",
-                metrics_pb2.JudgedRanking,
-                ranking,
-                # Grades say which documents are relevant.
-                **({"relevant_document_ids": ()} if ranking.grades else {}),
-            )
-            for place, ranking in enumerate(relevance.rankings)
-        ]
-    return write_at(path, _MESSAGES[type(relevance)], relevance, **others)
+    if isinstance(relevance, GainRankings):
+        return write_at("gains", metrics_pb2.GainRankings, relevance)
+    if isinstance(relevance, EmbeddedRankings):
+        return write_at("embedded", judge_pb.EmbeddedRankings, relevance)
+    columns = {name: getattr(relevance, name) for name in _SENT_BACK}
+    verdicts = write_at("judged.verdicts", verdicts_pb2.VerdictColumns, **columns)
+    rankings = [
+        write_at(
+            f"judged.rankings[{place}]", metrics_pb2.JudgedRanking, ranking, **_by_grades(ranking)
+        )
+        for place, ranking in enumerate(relevance.rankings)
+    ]
+    return write_at(
+        "judged", metrics_pb2.JudgedRankings, relevance, verdicts=verdicts, rankings=rankings
+    )
 
 
 def write_metadata(

@@ -32,7 +32,6 @@ from judged.values import (
     Asking,
     CacheMode,
     Judge,
-    PanelMember,
     QueryGroup,
     Status,
     Usage,
@@ -240,11 +239,7 @@ class Canary:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _document(self) -> dict[str, Any]:
-        members = [
-            member if isinstance(member, PanelMember) else PanelMember(member)
-            for member in self.judge.members
-        ]
-        whole = plain(replace(self, judge=replace(self.judge, members=members)))
+        whole = plain(self)
         # What was recorded twice within a second is two recordings.
         whole["recorded_at"] = self.recorded_at.isoformat()
         return {"format": FORMAT, "version": VERSION, **whole}

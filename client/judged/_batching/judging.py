@@ -248,9 +248,6 @@ PASSING = (
 
 Progress = Callable[[int, int], object]
 """Is told how much of a call is done, and how much there is in all."""
-Part = tuple[Verdicts | VerdictError, Iterable[int], bool]
-"""The verdicts of a chunk or why they are missing, the number of each of its groups, and whether
-the first one is more of the last group before."""
 
 
 class Batch:
@@ -281,7 +278,9 @@ class Batch:
         counted = () if progress is None else groups
         self._total = sum(group.n_expected * group.n_retrieved for group in counted)
         self._done = 0
-        self._parts: list[Part] = []
+        # Of each chunk its verdicts or why they are missing, the number of each of its groups, and
+        # whether the first one is more of the last group before.
+        self._parts: list[tuple[Verdicts | VerdictError, Sequence[int], bool]] = []
         self._failures: list[errors.JudgedError] = []
 
     @property
@@ -340,30 +339,19 @@ class Batch:
         if not answered:
             raise self._failures[0]
         usages = [part.usage for part in answered if part.usage is not None]
-        found = join_chunks(self._parts, answered[0].judge, self._groups)
+        judge = answered[0].judge
+        parts = (
+            (missing_verdicts(n, part, judge) if isinstance(part, VerdictError) else part, more)
+            for part, n, more in self._parts
+        )
+        found = join_verdicts(parts, self._groups)
         return replace(found, usage=sum(usages, Usage()) if usages else None)
 
 
-def join_chunks(
-    parts: Iterable[Part], judge: JudgeIdentity, groups: Sequence[QueryGroup]
-) -> Verdicts:
-    """Return the verdicts of all chunks; those of a chunk with an error are missing for it."""
-
-    def found() -> Iterator[tuple[Verdicts, bool]]:
-        for part, sizes, continued in parts:
-            if isinstance(part, Verdicts):
-                yield part, continued
-            else:
-                yield missing_verdicts([0, *accumulate(sizes)], part, judge), continued
-
-    return join_verdicts(found(), groups)
-
-
-def missing_verdicts(
-    offsets: Sequence[int], reason: VerdictError, judge: JudgeIdentity
-) -> Verdicts:
-    """Return verdicts of groups with these offsets, all of which are missing for a reason."""
+def missing_verdicts(sizes: Iterable[int], reason: VerdictError, judge: JudgeIdentity) -> Verdicts:
+    """Return so many verdicts of each group, all of which are missing for a reason."""
     missing = Verdict(Status.ERROR, None, None, Source.COMPUTED, Flag.NONE, reason)
+    offsets = [0, *accumulate(sizes)]
     return Verdicts.of([missing] * offsets[-1], offsets, judge)
 
 

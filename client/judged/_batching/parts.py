@@ -16,14 +16,13 @@ from typing import Any
 
 from judged import errors
 from judged._batching.judging import (
-    Part,
     Piece,
     Progress,
     against_negatives,
     cut,
     distinct_group,
     distinct_ranks,
-    join_chunks,
+    missing_verdicts,
     n_contexts,
     packed,
 )
@@ -143,9 +142,7 @@ def _contents(relevance: Relevance) -> Iterator[object]:
         except errors.InvalidArgument:
             write_trec(relevance)  # raises it with its place in the whole
             raise
-    elif isinstance(relevance, PerQueryValues):
-        yield write_relevance(relevance)
-    else:
+    else:  # values have no rankings, and are not cut
         yield from cut_message(write_relevance(relevance), "rankings")
 
 
@@ -395,13 +392,15 @@ class EvaluateStream(Stream[None]):
         judge = next(iter(known.values())).judge
         size = partial(_n_judged, of_negatives=of_negatives)
 
-        def parts() -> Iterator[Part]:
+        def parts() -> Iterator[tuple[Verdicts, bool]]:
             for chunk_id, chunk in enumerate(self._chunks()):
                 pieces = [piece for piece in chunk if piece.group.negatives or not of_negatives]
-                continued = bool(pieces) and pieces[0].start > 0
-                yield known.pop(chunk_id, reason), map(size, pieces), continued
+                found = known.pop(chunk_id, None)
+                if found is None:
+                    found = missing_verdicts(map(size, pieces), reason, judge)
+                yield found, bool(pieces) and pieces[0].start > 0
 
-        return join_chunks(parts(), judge, groups)
+        return join_verdicts(parts(), groups)
 
 
 class _JudgedGroups(Listed[QueryGroup]):

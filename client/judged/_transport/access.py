@@ -47,13 +47,7 @@ def resolve(target: str | None) -> str:
 
 
 def refuse_wrong(target: str) -> None:
-    """Raise InvalidArgument for an address that gRPC would not understand as it was meant."""
-    if (wrong := fault(target)) is not None:
-        raise errors.InvalidArgument.of_field("target", f"{target!r}: {wrong}")
-
-
-def fault(target: str) -> str | None:
-    """Return how to write an address; None when it is right.
+    """Raise InvalidArgument for an address that gRPC would not understand as it was meant.
 
     gRPC takes port 443 where there is none, a name for what stands before "://", and what is left
     of a port after a division.
@@ -64,8 +58,10 @@ def fault(target: str) -> str | None:
         right = 0 < int(parts["port"]) <= _LAST_PORT
     else:
         right = bool(_OF_GRPC.match(target))
-    how = f"write HOST:PORT without a scheme, as in {DEFAULT_TARGET}, or unix:PATH"
-    return None if right else f"{how}, of {_LONGEST_SOCKET_PATH} bytes at most"
+    if not right:
+        how = f"write HOST:PORT without a scheme, as in {DEFAULT_TARGET}, or unix:PATH, of"
+        rule = f"{target!r}: {how} {_LONGEST_SOCKET_PATH} bytes at most"
+        raise errors.InvalidArgument.of_field("target", rule)
 
 
 def socket_path(target: str) -> str | None:
@@ -79,14 +75,11 @@ HINT = "is judged-server running there, with TLS on both sides or neither (Tls(.
 """What to look at when an address can't be reached: gRPC seldom tells a failed handshake."""
 
 
-_used = False
-_forked = False
+USED_BY: set[int] = set()
+"""The processes that used gRPC, of this one and those that it was forked from.
 
-
-def used() -> None:
-    """Note that this process uses gRPC from now on, whose threads do not survive a fork."""
-    global _used  # noqa: PLW0603 - a fact of the process
-    _used = True
+Threads of gRPC do not survive a fork.
+"""
 
 
 def forked() -> bool:
@@ -95,29 +88,7 @@ def forked() -> bool:
     Closed clients count: gRPC's threads end some time after a close, and nothing tells when. Of 600
     forks right behind a close 34 hung.
     """
-    return _forked
-
-
-def refuse_unusable(*, was_closed: bool) -> None:
-    """Raise ClientUnusable for a client that was closed, or in a fork that gRPC may hang in."""
-    if was_closed:
-        raise errors.ClientUnusable(
-            "the client is closed; make another, or call it before it is closed"
-        )
-    if _forked:
-        raise errors.ClientUnusable(
-            "this process was forked after a client had been made, and gRPC may hang in it for "
-            "ever; make clients after the fork only, or start processes by spawn or forkserver"
-        )
-
-
-def _after_fork() -> None:
-    global _forked  # noqa: PLW0603 - a fact of the process
-    _forked = _used
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    return bool(USED_BY - {os.getpid()})
 
 
 Metadata = tuple[tuple[str, str], ...]
@@ -134,18 +105,15 @@ class Authorization:
         """Return the metadata; () without a token. Raises InvalidArgument for a bad file."""
         if self._file is not None:
             try:
-                self._metadata = _metadata(self._token(self._file))
+                token = self._file.read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 if not self._metadata:
                     raise _unreadable("token file", self._file, error) from None
                 # It is being replaced: the last one counts on.
+            else:
+                check_token(token, f"credentials: the token file {self._file}")
+                self._metadata = _metadata(token)
         return self._metadata
-
-    @staticmethod
-    def _token(file: Path) -> str:
-        token = file.read_text("utf-8").strip()
-        check_token(token, f"credentials: the token file {file}")
-        return token
 
 
 def channel_credentials(tls: Tls) -> grpc.ChannelCredentials:

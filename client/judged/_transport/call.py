@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import DecodeError
-from google.protobuf.message import Message as AnyMessage
 
 from judged import errors
 from judged._inputs import all_texts
@@ -44,11 +43,7 @@ _CLASSES: Mapping[str, type[errors.JudgedError]] = {
     # Our own cancels never get here: this is a server dropping calls at the end of its drain.
     "CANCELLED": errors.Unavailable,
 }
-_KINDS: Mapping[str, type[AnyMessage]] = {
-    "ErrorInfo": status_pb2.ErrorInfo,
-    "BadRequest": status_pb2.BadRequest,
-    "RetryInfo": status_pb2.RetryInfo,
-}
+_DETAIL_TYPES = (status_pb2.ErrorInfo, status_pb2.BadRequest, status_pb2.RetryInfo)
 _CHOICES = {
     "CACHE_MODE": "CacheMode",
     "INTERVAL_METHOD": "IntervalMethod",
@@ -127,8 +122,12 @@ def _details(raw: str | bytes | None) -> dict[str, Any]:
         return {}
     try:
         details = status_pb2.Status.FromString(raw).details
-        named = ((each.type_url.rpartition(".")[2], each.value) for each in details)
-        return {name: _KINDS[name].FromString(value) for name, value in named if name in _KINDS}
+        return {
+            kind.DESCRIPTOR.name: kind.FromString(each.value)
+            for each in details
+            for kind in _DETAIL_TYPES
+            if each.type_url.endswith(f".{kind.DESCRIPTOR.name}")
+        }
     except DecodeError:
         return {}  # a proxy's details, not ours: the code and the message still stand
 
@@ -143,8 +142,6 @@ MAX_DELAY_S = 5.0
 UNREACHED_S = 3.0
 """How long a server that never answered is tried."""
 CHUNKS_IN_FLIGHT = 4
-IDENTIFIED = (pb.BatchJudgeRequest, pb.EvaluateRequest)
-"""Requests that have a request_id."""
 
 Item = TypeVar("Item")
 Message = TypeVar("Message")
@@ -245,7 +242,7 @@ class Attempts:
         request_id = str(uuid.uuid4())
         own = self._deadline.options.pairs
         self.metadata = ((REQUEST_ID, request_id), *self._who(), *own)
-        if isinstance(self._request, IDENTIFIED) and not self._request.request_id:
+        if isinstance(self._request, pb.BatchJudgeRequest) and not self._request.request_id:
             self._request.request_id = request_id
 
     def timeout(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -15,16 +16,15 @@ import grpc
 from judged import errors
 from judged._transport.access import (
     OPTIONS,
+    USED_BY,
     Authorization,
     Metadata,
     channel_credentials,
     forked,
     refuse_unsafe,
-    refuse_unusable,
     refuse_wrong,
     resolve,
     socket_path,
-    used,
 )
 from judged._transport.call import Attempts, CallOptions, Deadline, Patience, to_error
 from judged.credentials import Credentials, Tls
@@ -93,7 +93,15 @@ class _Connection:
 
     def need_open(self) -> None:
         """Raise ClientUnusable after `close`, and after some forks."""
-        refuse_unusable(was_closed=self._closed)
+        if self._closed:
+            raise errors.ClientUnusable(
+                "the client is closed; make another, or call it before it is closed"
+            )
+        if forked():
+            raise errors.ClientUnusable(
+                "this process was forked after a client had been made, and gRPC may hang in it for "
+                "ever; make clients after the fork only, or start processes by spawn or forkserver"
+            )
 
     def attempts(self, deadline: Deadline, request: object | None = None) -> Attempts:
         """Return the tries of a message, with who calls in their metadata."""
@@ -129,8 +137,10 @@ class _Connection:
             if (opened := self._opened.get(loop)) is None:
                 for other in [each for each in self._opened if each and each.is_closed()]:
                     del self._opened[other]
+                USED_BY.add(os.getpid())
                 channel = self._channel() if self._given is None else self._given
-                opened = _Opened(channel, _methods(channel), self._semaphore(IN_FLIGHT))
+                methods = vars(JudgeServiceStub(channel)) | vars(StatisticsServiceStub(channel))
+                opened = _Opened(channel, methods, self._semaphore(IN_FLIGHT))
                 self._opened[loop] = opened
         return opened
 
@@ -149,11 +159,6 @@ class _Connection:
         mine = self._opened.pop(self._loop(), None)
         self._opened.clear()  # those of other loops close as they are let go
         return None if mine is None or forked() or self._given is not None else mine.channel
-
-
-def _methods(channel: Any) -> Mapping[str, Any]:  # noqa: ANN401 - a channel of either kind
-    used()
-    return {**vars(JudgeServiceStub(channel)), **vars(StatisticsServiceStub(channel))}
 
 
 class Connection(_Connection):

@@ -22,7 +22,8 @@ from judged import (
 )
 from judged._batching.parts import metric_parts
 from judged._codec import write_fields
-from judged._convert import CostLimit, write_asking, write_calibrate, write_compare
+from judged._convert import CostLimit, write_calibrate, write_compare
+from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import statistics_service_pb2
 from judged.values import JudgeIdentity, Usage
 
@@ -108,8 +109,9 @@ def test_inclusion_probabilities_travel_with_labels_and_values():
 
 
 def test_nothing_is_written_for_the_defaults_of_the_server():
-    assert write_asking(None) is None
-    assert not write_asking(Asking()).HasField("max_cost")
+    assert not CostLimit(None).onto(pb.BatchJudgeRequest()).HasField("asking")
+    asking = CostLimit(Asking()).onto(pb.BatchJudgeRequest()).asking
+    assert not asking.HasField("max_cost")
 
 
 def test_what_was_spent_is_not_spent_again():
