@@ -26,7 +26,7 @@ from contextlib import ExitStack
 
 from judged import Client, QueryGroup
 from judged._load.open_loop import Tally, drive
-from judged._load.request_mix import RequestMaker, arrivals, parse_mix
+from judged._load.request_mix import arrivals, parse_mix, requests
 
 from benchmarks.harness import ROOT, closing_line, ratios
 from benchmarks.peers.backends import RunningBackend, add_backend_option, backends, running
@@ -54,9 +54,9 @@ def batches(target: str, seed: int) -> None:
 
 def interactive(target: str, rps: float, seconds: float, seed: int) -> Tally:
     """Return the latencies of small requests."""
-    maker = RequestMaker(parse_mix(INTERACTIVE), time.time_ns(), words=words())  # new in every run
+    made = requests(parse_mix(INTERACTIVE), time.time_ns(), words=words())  # new in every run
     due = list(arrivals(rps, seconds, poisson=True, seed=seed))
-    total = asyncio.run(drive(target, due, maker.make, 60.0)).total
+    total = asyncio.run(drive(target, due, made, 60.0)).total
     if total.answered != len(due) or total.missing_verdicts:
         raise SystemExit(f"{len(due) - total.answered} requests failed: {dict(total.errors)}")
     return total

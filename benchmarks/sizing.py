@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from judged._load.measuring import Search, Step, find_rate
 from judged._load.open_loop import drive
-from judged._load.request_mix import RequestMaker, arrivals, parse_mix
+from judged._load.request_mix import arrivals, parse_mix, requests
 
 from benchmarks.fanout.processes import provider_url, running, to_toml
 from benchmarks.fanout.worker import configuration
@@ -127,11 +127,11 @@ def stations_of(
 
 def cpu_seconds(server: Server, asked: Asked, seconds: float) -> float:
     """Return the CPU seconds of the server that a request costs."""
-    maker = RequestMaker(parse_mix(asked.mix), time.time_ns(), asked.repeat)
+    made = requests(parse_mix(asked.mix), time.time_ns(), asked.repeat)
     due = list(arrivals(asked.rps, seconds, poisson=False, seed=1))
-    asyncio.run(drive(server.address, [0.0], maker.make, 60.0))
+    asyncio.run(drive(server.address, [0.0], made, 60.0))
     before = server.cpu_seconds()
-    outcome = asyncio.run(drive(server.address, due, maker.make, 60.0, warm_up=0))
+    outcome = asyncio.run(drive(server.address, due, made, 60.0, warm_up=0))
     if not outcome.total.is_whole:
         raise SystemExit(f"{asked.mix}: {dict(outcome.total.errors)}")
     return (server.cpu_seconds() - before) / len(due)
@@ -174,7 +174,7 @@ def main() -> None:
             stations = stations_of(asked, cpu[request], cores, provider_a_s, arguments.store_a_s)
             found, busiest = capacity(stations, arguments.p99 / 1e3)
             figure = f"{name}_{cores}"
-            rate = (found.capacity or 0.0) * asked.contexts
+            rate = (found.capacity_rps or 0.0) * asked.contexts
             samples[f"contexts_a_s_{figure}"], first[f"first_{figure}"] = [rate], busiest
             print(f"{name}, {cores} cores: {rate:,.0f} contexts a second, then {busiest}")
     facts: dict[str, object] = {"p99_ms": arguments.p99, "store_a_s": arguments.store_a_s}

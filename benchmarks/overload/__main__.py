@@ -37,8 +37,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import islice
 
-from judged._load.request_mix import RequestMaker, parse_mix
+from judged._load.request_mix import parse_mix, requests
 from judged.v1 import judge_service_pb2 as pb
 from tokenizers import Tokenizer
 
@@ -56,11 +57,11 @@ def mean_tokens(mix: str) -> float:
     tokenizer = Tokenizer.from_file(str(stored_model() / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    maker = RequestMaker(parse_mix(mix), SEED, words=words())
-    requests = [pb.BatchJudgeRequest.FromString(maker.make().body) for _ in range(200)]
-    groups = [group for request in requests for group in request.groups]
+    made = islice(requests(parse_mix(mix), SEED, words=words()), 200)
+    messages = [pb.BatchJudgeRequest.FromString(request.body) for request in made]
+    groups = [group for message in messages for group in message.groups]
     texts = [text for group in groups for text in (*group.expected, *group.retrieved)]
-    return sum(len(tokenizer.encode(text).ids) for text in texts) / len(requests)
+    return sum(len(tokenizer.encode(text).ids) for text in texts) / len(messages)
 
 
 def measure(

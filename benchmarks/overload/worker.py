@@ -23,13 +23,14 @@ import random
 import sys
 import time
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
 from judged._load.departures import depart
 from judged._load.open_loop import METHOD
-from judged._load.request_mix import RequestMaker, arrivals, parse_mix
+from judged._load.request_mix import arrivals, parse_mix, requests
 
 from tests.conformance.prose import words
 
@@ -64,10 +65,10 @@ class Stream:
         else:
             self._method = METHOD
             # Texts of no earlier run, in the order of the seed.
-            maker = RequestMaker(
+            made = requests(
                 parse_mix(plan["mix"]), random.Random(seed).getrandbits(60), words=words()
             )
-            self._bodies = [maker.make().body for _ in range(count)]
+            self._bodies = [request.body for request in islice(made, count)]
 
     async def run(self, target: str, start: float) -> list[Row]:
         """Return what became of the requests."""

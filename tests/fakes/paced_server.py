@@ -23,13 +23,15 @@ _WORKERS = 200
 class PacedServer(JudgeServiceServicer):
     """Answers that all is relevant, `hold_s` after the answer before, or after the call.
 
-    It is busy by the clock, and not by how long a sleep really takes.
+    It is busy by the clock, and not by how long a sleep really takes: `latest_s` is how much later
+    than that an answer left, because the machine had no time for it.
     """
 
     def __init__(self, hold_s: float) -> None:
         self.hold_s = hold_s
         self.address = ""
         self.calls = 0
+        self.latest_s = 0.0
         self.authorization: str | bytes = ""
         self.stalls: dict[int, float] = {}
         """By the number of a call, the seconds that the server stands before it."""
@@ -47,8 +49,9 @@ class PacedServer(JudgeServiceServicer):
             self.calls += 1
             stands_s = self.stalls.pop(self.calls, 0.0)
             self._free = max(self._free, time.monotonic()) + stands_s + self.hold_s
-            left_s = self._free - time.monotonic()
-        time.sleep(max(0.0, left_s))
+            ends = self._free
+        time.sleep(max(0.0, ends - time.monotonic()))
+        self.latest_s = max(self.latest_s, time.monotonic() - ends)
         n = sum(len(group.expected) * len(group.retrieved) for group in request.groups)
         return pb.BatchJudgeResponse(
             verdicts=verdicts_pb2.VerdictColumns(relevant=[True] * n),

@@ -84,26 +84,30 @@ def test_kill_9_of_one_loses_no_call(pair: Pair, authority: Authority, path: str
 
 async def killed_in_the_midst(pair: Pair, target: str) -> None:
     """Kill the second server while calls are in work there; it is called once it is back."""
-    ended = 0
 
-    async def call(number: int) -> None:
-        nonlocal ended
+    async def call(number: int) -> int:
         verdicts = await client.judge([small_group(number)], "exact", timeout=60)
-        ended += verdicts.n_ok
+        return verdicts.n_ok
 
-    async with AsyncClient(target, credentials=pair.credentials) as client:
-        for _ in range(KILLS):
+    async def caught() -> list[asyncio.Task[int]]:
+        """Return calls of which some wait at the second server, which stands still."""
+        while True:
             before = calls_to(pair.servers[1])
             while calls_to(pair.servers[1]) == before:
                 await call(0)
-            ended = 0
             pair.servers[1].process.send_signal(signal.SIGSTOP)
             calls = [asyncio.create_task(call(number)) for number in range(CALLS)]
-            _, in_work = await asyncio.wait(calls, timeout=0.3)
-            assert in_work, "no call is at the server that stands still"
+            _, waiting = await asyncio.wait(calls, timeout=0.3)
+            if waiting:
+                return calls
+            # A proxy whose health check was slow had just left it out.
+            pair.servers[1].process.send_signal(signal.SIGCONT)
+
+    async with AsyncClient(target, credentials=pair.credentials) as client:
+        for _ in range(KILLS):
+            calls = await caught()
             pair.kill()
-            await asyncio.gather(*calls)
-            assert ended == CALLS
+            assert sum(await asyncio.gather(*calls)) == CALLS
             pair.start_again()
             while not calls_to(pair.servers[1]):
                 await call(0)

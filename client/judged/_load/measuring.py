@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from judged._load.open_loop import BUSY, PERCENTILES, Answer, Outcome, Tally
@@ -37,16 +37,16 @@ class Step:
 
 @dataclass(slots=True)
 class Search:
-    """What was tried, in order.
+    """What was tried, in order, as the JSON document has it.
 
-    `capacity` is the highest rate that held, None where none did, and `beyond` the lowest one
-    above it that did not; `limited_by` is that of its step.
+    `capacity_rps` is the highest rate that held, and `not_held_rps` the lowest one above it that
+    did not, None where there was none; `limited_by` is that of its step.
     """
 
-    steps: list[Step] = field(default_factory=list)
-    capacity: float | None = None
-    beyond: float = math.inf
+    capacity_rps: float | None = None
+    not_held_rps: float | None = None
     limited_by: str | None = None
+    steps: list[Step] = field(default_factory=list)
 
 
 def find_rate(attempt: Callable[[float], Step], first: float, duration_s: float) -> Search:
@@ -64,15 +64,13 @@ def find_rate(attempt: Callable[[float], Step], first: float, duration_s: float)
             if step.held:
                 break
         if step.held:
-            found.capacity = rate
+            found.capacity_rps = rate
         else:
-            found.beyond, found.limited_by = rate, step.limited_by
-            if step.limited_by == "client":
-                break
-        low, high = found.capacity or 0.0, found.beyond
-        if high <= low * PRECISION:
+            found.not_held_rps, found.limited_by = rate, step.limited_by
+        low, high = found.capacity_rps, found.not_held_rps
+        if step.limited_by == "client" or (low and high and high <= low * PRECISION):
             break
-        rate = low * 2 if high == math.inf else high / 2 if low == 0 else math.sqrt(low * high)
+        rate = math.sqrt((low or rate / 4) * (high or rate * 4))
     return found
 
 
@@ -141,17 +139,6 @@ def document(outcome: Outcome, seconds: float) -> dict[str, Any]:
             for name, tally in kinds_of(outcome).items()
         },
         "over_time": _over_time(outcome.answers, seconds),
-    }
-
-
-def searched(search: Search, p99_ms: float) -> dict[str, Any]:
-    """Return what the JSON document says of a search."""
-    return {
-        "p99_ms": p99_ms,
-        "capacity_rps": search.capacity,
-        "not_held_rps": _number(search.beyond),
-        "limited_by": search.limited_by,
-        "steps": [asdict(step) for step in search.steps],
     }
 
 

@@ -2,8 +2,8 @@
 
 Latency runs from the instant a request was due, not from when it left, so that a server or a
 generator that stalls can't hide what it made others wait (coordinated omission). Requests are
-serialised before the clock starts, so that the generator costs little. When they are due is up to
-`arrivals`, what they are to `request_mix`.
+serialised before the clock starts, so that the generator costs little. What they are, and when they
+are due, is up to `request_mix`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 import grpc
@@ -134,16 +134,13 @@ class Outcome:
         return self.lag.milliseconds(99) > LATE_MS or self.busy > BUSY
 
 
-Elsewhere = Callable[[pb.BatchJudgeResponse], float]
-
-
 async def drive(
     target: str,
     due: Sequence[float],
-    make: Callable[[], Request],
+    requests: Iterator[Request],
     timeout_s: float,
     warm_up: int = 3,
-    elsewhere_s: Elsewhere = lambda _: 0.0,
+    elsewhere_s: Callable[[pb.BatchJudgeResponse], float] = lambda _: 0.0,
     *,
     credentials: Credentials | None = None,
     go_on: Callable[[Outcome], bool] = lambda _: True,
@@ -154,59 +151,45 @@ async def drive(
     of an answer which part of its latency is not the server's, and is left out. No more requests
     leave once `go_on` is false.
     """
-    requests = iter([make() for _ in due])
+    made = iter(list(islice(requests, len(due))))
     outcome = Outcome()
     connection = AsyncConnection(target, credentials=credentials)
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = connection.channel().unary_unary(METHOD)
+
+    async def send(request: Request, due: float, started: float, outcome: Outcome) -> None:
+        late = time.perf_counter() - due
+        outcome.lag.record(late)
+        tally = outcome.tallies.setdefault(request.label, Tally())
+        # The time limit counts from the due instant too: who waits does not know about queues.
+        left = max(0.001, timeout_s - late)
+        try:
+            answer = await call(request.body, timeout=left, metadata=connection.metadata())
+        except grpc.aio.AioRpcError as error:
+            code = error.code().name
+            tally.errors[code] += 1
+            tally.messages.setdefault(code, error.details() or "")
+            return
+        took = time.perf_counter() - due
+        response = pb.BatchJudgeResponse.FromString(answer)
+        took -= elsewhere_s(response)
+        tally.record(took)
+        outcome.answers.append(Answer(due - started, took, late))
+        tally.contexts += request.contexts
+        relevant = bytes(response.verdicts.relevant)
+        tally.missing_verdicts += request.contexts - min(response.counts.ok, len(relevant))
+        tally.changed += outcome.verdicts.setdefault(request.body, relevant) != relevant
+
     try:
-        sender = _Sender(connection, timeout_s, elsewhere_s)
-        for _ in range(warm_up):
-            await sender.send(make(), time.perf_counter(), 0.0, Outcome())
+        for request in islice(requests, warm_up):
+            await send(request, time.perf_counter(), 0.0, Outcome())
         started, worked = time.perf_counter() + 0.05, time.thread_time()
         await depart(
             started,
             takewhile(lambda _: go_on(outcome), due),
-            lambda at: sender.send(next(requests), at, at - started, outcome),
+            lambda due: send(next(made), due, started, outcome),
         )
         outcome.seconds = time.perf_counter() - started
         outcome.busy = (time.thread_time() - worked) / outcome.seconds
     finally:
         await connection.close()
     return outcome
-
-
-class _Sender:
-    def __init__(
-        self, connection: AsyncConnection, timeout_s: float, elsewhere_s: Elsewhere
-    ) -> None:
-        self._connection = connection
-        self._call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = (
-            connection.channel().unary_unary(METHOD)
-        )
-        self._timeout_s = timeout_s
-        self._elsewhere_s = elsewhere_s
-
-    async def send(self, request: Request, due: float, at: float, outcome: Outcome) -> None:
-        """Send a request that was due `at` seconds from the start, and count its answer."""
-        late = time.perf_counter() - due
-        outcome.lag.record(late)
-        tally = outcome.tallies.setdefault(request.label, Tally())
-        # The time limit counts from the due instant too: who waits does not know about queues.
-        left = max(0.001, due + self._timeout_s - time.perf_counter())
-        try:
-            answer = await self._call(
-                request.body, timeout=left, metadata=self._connection.metadata()
-            )
-        except grpc.aio.AioRpcError as error:
-            code = error.code().name
-            tally.errors[code] += 1
-            tally.messages.setdefault(code, error.details() or "")
-            return
-        latency_s = time.perf_counter() - due
-        response = pb.BatchJudgeResponse.FromString(answer)
-        latency_s -= self._elsewhere_s(response)
-        tally.record(latency_s)
-        outcome.answers.append(Answer(at, latency_s, late))
-        tally.contexts += request.contexts
-        relevant = bytes(response.verdicts.relevant)
-        tally.missing_verdicts += request.contexts - min(response.counts.ok, len(relevant))
-        tally.changed += outcome.verdicts.setdefault(request.body, relevant) != relevant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from judged.report.html import rendered
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 770.0, 10.0, 190.0
 """The plot of a chart."""
-_TICKS = (1, 2, 5)
+_TICKS = (1, 2, 5, 10)
 
 
 def to_html(document: Mapping[str, Any]) -> str:
@@ -40,7 +41,9 @@ def _chart(
 ) -> dict[str, Any]:
     """Return what the template draws: points of lines, and ticks, on the plot."""
     begin, end = along[0], max(along[-1], along[0] + 1e-9)
-    ceiling = _round_up(max(max(line) for line in lines.values()))
+    highest = max(max(line) for line in lines.values())
+    scale = 10.0 ** math.floor(math.log10(highest))
+    ceiling = next(tick * scale for tick in _TICKS if highest <= tick * scale)
 
     def x(value: float) -> float:
         return _LEFT + (_RIGHT - _LEFT) * (value - begin) / (end - begin)
@@ -61,13 +64,3 @@ def _chart(
         "along": [(x(at), f"{at:.3g}") for at in (begin, (begin + end) / 2, end)],
         "bound": y(bound) if bound is not None and bound <= ceiling else None,
     }
-
-
-def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 5, 10, 20, ..."""
-    scale = 1e-3
-    while True:
-        for tick in _TICKS:
-            if value <= tick * scale:
-                return tick * scale
-        scale *= 10

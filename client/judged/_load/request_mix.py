@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from itertools import count
+from itertools import accumulate, count, takewhile
+from typing import NamedTuple
 
 from judged._files import FileError, Record, read_records
 from judged._load.open_loop import METHOD, Request
@@ -20,30 +21,24 @@ from judged.errors import InvalidArgument
 from judged.v1 import groups_pb2
 from judged.v1 import judge_service_pb2 as pb
 
-_ITEM = re.compile(
-    r"(?P<kind>[a-z_]+(/[a-z_]+)?):(?P<expected>\d+)x(?P<retrieved>\d+)(x(?P<groups>\d+))?"
-    r"(@(?P<words>\d+))?(=(?P<weight>\d+(\.\d+)?))?"
-)
+_ITEM = re.compile(r"([a-z_]+(?:/[a-z_]+)?):(\d+)x(\d+)(?:x(\d+))?(?:@(\d+))?(?:=(\d+(?:\.\d+)?))?")
+_GROUPS, _WORDS, _WEIGHT = 1, 60, 1
 _KEPT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class RequestKind:
-    """One kind of request: its judge (KIND or KIND/PROFILE), its shape, its share of the mix."""
+class RequestKind(NamedTuple):
+    """One kind of request: its judge (KIND or KIND/PROFILE), its shape, its share of the mix.
 
+    `label` is the notation without the share.
+    """
+
+    label: str
     judge: str
     expected: int
     retrieved: int
-    groups: int = 1
-    words: int = 60
-    weight: float = 1.0
-
-    @property
-    def label(self) -> str:
-        """The notation, without what is at its default."""
-        shape = f"{self.judge}:{self.expected}x{self.retrieved}"
-        shape += f"x{self.groups}" if self.groups != 1 else ""
-        return shape + (f"@{self.words}" if self.words != 60 else "")
+    groups: int
+    words: int
+    weight: float
 
     @property
     def contexts(self) -> int:
@@ -62,66 +57,61 @@ def parse_mix(text: str) -> list[RequestKind]:
                 f"{part!r} is not KIND[/PROFILE]:EXPECTEDxRETRIEVED[xGROUPS][@WORDS][=WEIGHT], "
                 "such as semantic:1x10=3",
             )
-        numbers = {
-            name: int(found[name])
-            for name in ("expected", "retrieved", "groups", "words")
-            if found[name] is not None
-        }
-        weight = float(found["weight"] or 1)
-        if not all(numbers.values()) or not weight:
+        judge, expected, retrieved, groups, words, weight = found.groups()
+        kind = RequestKind(
+            found[0].partition("=")[0],
+            judge,
+            int(expected),
+            int(retrieved),
+            int(groups or _GROUPS),
+            int(words or _WORDS),
+            float(weight or _WEIGHT),
+        )
+        if 0 in kind:
             raise InvalidArgument.of_field("mix", f"{part!r}: numbers must be above 0")
-        kinds.append(RequestKind(found["kind"], weight=weight, **numbers))
+        kinds.append(kind)
     return kinds
 
 
-class RequestMaker:
-    """Makes requests of a mix, the same for a seed."""
+def requests(
+    mix: list[RequestKind], seed: int, repeat: float = 0.0, words: Sequence[str] | None = None
+) -> Iterator[Request]:
+    """Yield requests of a mix, the same for a seed, as many as are taken.
 
-    def __init__(
-        self,
-        mix: list[RequestKind],
-        seed: int,
-        repeat: float = 0.0,
-        words: Sequence[str] | None = None,
-    ) -> None:
-        """Repeat that share of requests word for word; texts are windows of `words`."""
-        self._mix = mix
-        self._weights = [kind.weight for kind in mix]
-        self._random = random.Random(seed)
-        self._repeat = repeat
-        self._made: dict[RequestKind, list[Request]] = {kind: [] for kind in mix}
-        self._words = _words() if words is None else words
+    The share `repeat` of them repeats an earlier one word for word. Texts are windows of `words`,
+    which are otherwise those of Python's reference.
+    """
+    rng = random.Random(seed)
+    words = words or _words()
+    weights = [kind.weight for kind in mix]
+    made: dict[str, list[Request]] = {kind.label: [] for kind in mix}
+    while True:
+        (kind,) = rng.choices(mix, weights)
+        earlier = made[kind.label]
+        if earlier and rng.random() < repeat:
+            yield rng.choice(earlier)
+            continue
+        request = _request(kind, rng, words)
+        if len(earlier) < _KEPT:
+            earlier.append(request)
+        yield request
 
-    def make(self) -> Request:
-        """Return the next request."""
-        kind = self._random.choices(self._mix, self._weights)[0]
-        made = self._made[kind]
-        if made and self._random.random() < self._repeat:
-            return self._random.choice(made)
-        request = self._new(kind)
-        if len(made) < _KEPT:
-            made.append(request)
-        return request
 
-    def _new(self, kind: RequestKind) -> Request:
-        judge, _, profile = kind.judge.partition("/")
-        message = pb.BatchJudgeRequest(judge=groups_pb2.JudgeSpec(kind=judge, profile=profile))
-        for _ in range(kind.groups):
-            texts = [self._text(kind.words) for _ in range(kind.expected + kind.retrieved)]
-            message.groups.append(
-                groups_pb2.QueryGroup(
-                    query=self._text(8),
-                    expected=texts[: kind.expected],
-                    retrieved=texts[kind.expected :],
-                )
-            )
-        return Request(kind.label, message.SerializeToString(), kind.contexts)
-
-    def _text(self, size: int) -> str:
-        length = max(1, round(size * self._random.uniform(0.5, 1.5)))
-        start = self._random.randrange(len(self._words) - length)
+def _request(kind: RequestKind, rng: random.Random, words: Sequence[str]) -> Request:
+    def text(size: int) -> str:
+        length = max(1, round(size * rng.uniform(0.5, 1.5)))
+        start = rng.randrange(len(words) - length)
         # A number makes it new, wherever the window lies.
-        return f"{' '.join(self._words[start : start + length])} {self._random.randrange(10**9)}"
+        return f"{' '.join(words[start : start + length])} {rng.randrange(10**9)}"
+
+    judge, _, profile = kind.judge.partition("/")
+    message = pb.BatchJudgeRequest(judge=groups_pb2.JudgeSpec(kind=judge, profile=profile))
+    for _ in range(kind.groups):
+        texts = [text(kind.words) for _ in range(kind.expected + kind.retrieved)]
+        message.groups.add(
+            query=text(8), expected=texts[: kind.expected], retrieved=texts[kind.expected :]
+        )
+    return Request(kind.label, message.SerializeToString(), kind.contexts)
 
 
 @cache
@@ -133,14 +123,10 @@ def _words() -> list[str]:
 
 
 def arrivals(rate: float, seconds: float, *, poisson: bool, seed: int) -> Iterator[float]:
-    """Yield the instants, in seconds from the start, at which requests are due."""
+    """Return the instants, in seconds from the start, at which requests are due."""
     rng = random.Random(seed)
-    due = 0.0
-    while True:
-        due += rng.expovariate(rate) if poisson else 1 / rate
-        if due >= seconds:
-            return
-        yield due
+    gaps = (rng.expovariate(rate) if poisson else 1 / rate for _ in count())
+    return takewhile(lambda due: due < seconds, accumulate(gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +142,10 @@ class Replay:
         return len(self.instants) / self.period
 
     def arrivals(self, rate: float, seconds: float) -> Iterator[float]:
-        """Yield when requests are due: as they were, so much faster that they come at a rate."""
+        """Return when requests are due: as they were, so much faster that they come at a rate."""
+        rounds = (again * self.period + at for again in count() for at in self.instants)
         slower = self.rate / rate
-        for again in count():
-            for instant in self.instants:
-                due = (again * self.period + instant) * slower
-                if due >= seconds:
-                    return
-                yield due
+        return takewhile(lambda due: due < seconds, (at * slower for at in rounds))
 
 
 def read_replay(path: str) -> Replay:

@@ -20,7 +20,7 @@ def test_servers_take_requests_in_turn_and_one_at_a_time(servers):
 def test_one_station_holds_what_queueing_theory_says():
     # As in test_measuring: at a load of .9, 99 % are done within 23 services.
     found, first = capacity([Station("cores", 0.01)], 0.23)
-    assert found.capacity == pytest.approx(90, rel=0.05)
+    assert found.capacity_rps == pytest.approx(90, rel=0.05)
     assert first == "cores"
 
 
@@ -29,7 +29,7 @@ def test_what_is_shared_breaks_first_when_there_are_cores_enough():
     rates, names = [], []
     for cores in (1, 10, 1_000):
         found, first = capacity(stations_of(asked, 0.01, cores, 0.0, 4_000.0), 0.5)
-        rates.append(found.capacity)
+        rates.append(found.capacity_rps)
         names.append(first)
     assert names == ["cores", "store", "store"]
     assert rates == [pytest.approx(100, rel=0.1), *[pytest.approx(400, rel=0.1)] * 2]

@@ -6,20 +6,23 @@ How they are sent and counted is in `judged._load`.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import platform
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from importlib import metadata
 from typing import Any
 
 from judged._load import request_mix
-from judged._load.measuring import Bound, Step, document, find_rate, kinds_of, searched
-from judged._load.open_loop import Outcome, Tally, drive
+from judged._load.measuring import Bound, Step, document, find_rate, kinds_of
+from judged._load.open_loop import Outcome, Request, Tally, drive
 from judged._views import of_all, plural
 from judged.cli.frame import Document, opt
 from judged.cli.output import Output, Problem, Table, explained, say
-from judged.cli.server import Connection, ResultCommand
+from judged.cli.server import ResultCommand
 
 _FIRST_RPS = 10.0
 _DURATION_S = 60.0
@@ -27,8 +30,7 @@ _STEP_S = 10.0
 _BOUNDS_A_STEP = 50
 """A step lasts so many times its bound: a rate that is 2 % too high breaks the bound in it."""
 _FEWEST_BOUNDS = 20
-_SHOWN = (50.0, 95.0, 99.0, 99.9, 100.0)
-_COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
+_SHOWN = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
 class Arrivals(Enum):
@@ -91,10 +93,11 @@ class LoadCommand(ResultCommand):
             self.leave_out("arrivals", "--replay says when; leave it out")
         if self.rps is None and self.p99 is None and self.replay is None:
             raise Problem("--rps: say how many a second, or --p99 MS to find out how many it takes")
+        bound_s = (self.p99 or 0.0) / 1e3
         if self.duration is None:
-            least = _STEP_S if self.p99 is None else _BOUNDS_A_STEP * self.p99 / 1e3
-            self.duration = _DURATION_S if self.p99 is None else max(_STEP_S, least)
-        elif self.p99 is not None and self.duration < (least := _FEWEST_BOUNDS * self.p99 / 1e3):
+            step_s = max(_STEP_S, _BOUNDS_A_STEP * bound_s)
+            self.duration = _DURATION_S if self.p99 is None else step_s
+        elif self.duration < (least := _FEWEST_BOUNDS * bound_s):
             raise Problem(
                 f"--duration: {self.duration:g} s are too short to see a rate that is a little "
                 f"too high break --p99 {self.p99:g}; take {least:g} s or more"
@@ -104,46 +107,51 @@ class LoadCommand(ResultCommand):
         """Send, and tell."""
         with explained(self.places()):
             mix = request_mix.parse_mix(self.mix)
-        maker = request_mix.RequestMaker(mix, self.seed, self.repeat)
-        replay = None if self.replay is None else request_mix.read_replay(self.replay)
+        due: Callable[[float, float], Iterator[float]]
+        if self.replay is None:
+            poisson = self.arrivals is Arrivals.POISSON
+            due = partial(request_mix.arrivals, poisson=poisson, seed=self.seed)
+            arrivals, rps = self.arrivals.value, _FIRST_RPS
+        else:
+            replay = request_mix.read_replay(self.replay)
+            due, arrivals, rps = replay.arrivals, f"as in {self.replay}", replay.rate
+        rps = self.rps or rps
+        requests = request_mix.requests(mix, self.seed, self.repeat)
         with self.connect() as server:
-            load = _Load(self, server, maker, replay)
-            rps = self.rps or (_FIRST_RPS if replay is None else replay.rate)
+            load = _Load(self, server.client.target, requests, due, self.duration or _DURATION_S)
             facts: Document = {
-                "target": server.client.target,
+                "target": load.target,
                 "server": server.info.version,
                 "machine": _machine(),
                 "mix": self.mix,
-                "arrivals": self.arrivals.value if replay is None else f"as in {self.replay}",
-                "duration_s": self.duration,
+                "arrivals": arrivals,
+                "duration_s": load.seconds,
                 "repeat": self.repeat,
                 "seed": self.seed,
             }
+            headline = "{rps:.4g} requests a second"
             if self.p99 is None:
-                outcome = load.put(rps)
-                headline = f"{rps:.4g} requests a second"
-                late = outcome.client_is_late
+                load.put(rps)
             else:
-                search = find_rate(load.attempt, rps, load.seconds)
-                rps, outcome = load.kept
-                facts |= searched(search, self.p99)
-                out.worse = search.capacity is None
-                bound = f"at p99 <= {self.p99:g} ms"
-                headline = f"{rps:.4g} requests a second {bound}"
-                if search.capacity is None:
-                    headline = f"no rate holds {bound}"
+                search = find_rate(load.put, rps, load.seconds)
+                facts |= {"p99_ms": self.p99, **asdict(search)}
+                if search.capacity_rps is None:
+                    out.worse, headline = True, "no rate holds"
                 elif search.limited_by == "client":
                     headline = f"at least {headline}"
-                late = search.limited_by == "client"
+                headline += f" at p99 <= {self.p99:g} ms"
+        rps, outcome = load.kept
+        headline = headline.format(rps=rps)
+        late = facts.get("limited_by") == "client" or (self.p99 is None and outcome.client_is_late)
         total = outcome.total
         out.worse = out.worse or not total.is_whole
         out.warn(*_warnings(total, outcome, late=late))
         rows: list[list[str | float]] = [
-            [name, tally.sent, tally.answered, *map(tally.milliseconds, _SHOWN)]
+            [name, tally.sent, tally.answered, *map(tally.milliseconds, _SHOWN.values())]
             for name, tally in kinds_of(outcome).items()
         ]
         contexts = f"{total.contexts / outcome.seconds:.4g} contexts a second"
-        out.show(Table(["requests", "sent", "answered", *_COLUMNS], rows), "")
+        out.show(Table(["requests", "sent", "answered", *_SHOWN], rows), "")
         out.show(f"{headline}, {contexts}; latencies in ms, from when a request was due")
         whole = {"headline": headline, "rps": rps, **facts, **document(outcome, load.seconds)}
         if self.report is not None:
@@ -154,65 +162,48 @@ class LoadCommand(ResultCommand):
         return whole
 
 
+@dataclass
 class _Load:
     """Loads by the options of a command; `kept` is the last one that held, else the last."""
 
-    kept: tuple[float, Outcome]
+    command: LoadCommand
+    target: str
+    requests: Iterator[Request]
+    arrivals: Callable[[float, float], Iterator[float]]
+    seconds: float
+    held: bool = False
+    kept: tuple[float, Outcome] = field(init=False)
 
-    def __init__(
-        self,
-        command: LoadCommand,
-        server: Connection,
-        maker: request_mix.RequestMaker,
-        replay: request_mix.Replay | None,
-    ) -> None:
-        self._command, self._server = command, server
-        self._maker, self._replay = maker, replay
-        self._held = False
-        self.seconds = command.duration or _DURATION_S
+    def put(self, rps: float) -> Step:
+        """Return what became of a rate; one that can't hold --p99 any more is ended.
 
-    def put(self, rps: float) -> Outcome:
-        """Return what became of requests at a rate. Raises Problem where none was answered."""
-        return self._sent(self._due(rps), lambda _: True)
-
-    def attempt(self, rps: float) -> Step:
-        """Return whether a rate holds the bound; one that can't any more is ended."""
-        due = self._due(rps)
-        bound = Bound(self._command.p99 or 0.0, len(due))
-        outcome = self._sent(due, bound.allows_more)
-        step = bound.step(rps, outcome)
-        if step.held or not self._held:
-            self._held, self.kept = step.held, (rps, outcome)
-        p99 = "no answer" if step.p99_ms is None else f"p99 {step.p99_ms:.1f} ms"
-        say(f"{rps:.4g} a second: {p99}, {'held' if step.held else 'not held'}")
-        return step
-
-    def _due(self, rps: float) -> list[float]:
-        if self._replay is not None:
-            due = list(self._replay.arrivals(rps, self.seconds))
-        else:
-            poisson = self._command.arrivals is Arrivals.POISSON
-            seed = self._command.seed
-            due = list(request_mix.arrivals(rps, self.seconds, poisson=poisson, seed=seed))
+        Raises Problem where nothing was answered.
+        """
+        due = list(self.arrivals(rps, self.seconds))
         if not due:
             raise Problem(f"--duration: nothing is due in {self.seconds:g} s; take more, or --rps")
-        return due
-
-    def _sent(self, due: list[float], go_on: Callable[[Outcome], bool]) -> Outcome:
+        is_search = self.command.p99 is not None
+        bound = Bound(self.command.p99 or math.inf, len(due))
         outcome = asyncio.run(
             drive(
-                self._server.client.target,
+                self.target,
                 due,
-                self._maker.make,
-                self._command.timeout,
-                credentials=self._command.credentials(),
-                go_on=go_on,
+                self.requests,
+                self.command.timeout,
+                credentials=self.command.credentials(),
+                go_on=bound.allows_more if is_search else lambda _: True,
             )
         )
         if not (total := outcome.total).answered:
             (code, n), *_ = total.errors.most_common(1)
             raise Problem(f"no request was answered: {n} times {code}: {total.messages[code]}")
-        return outcome
+        step = bound.step(rps, outcome)
+        if step.held or not self.held:
+            self.held, self.kept = step.held, (rps, outcome)
+        if is_search:
+            held = "held" if step.held else "not held"
+            say(f"{rps:.4g} a second: p99 {step.p99_ms:.1f} ms, {held}")
+        return step
 
 
 def _warnings(total: Tally, outcome: Outcome, *, late: bool) -> Iterator[str]:

@@ -33,8 +33,8 @@ def simulated(service_s, p99_ms, *, poisson=False, calls=None):
 def test_the_capacity_of_a_server_is_found(capacity, first):
     # Evenly at up to its capacity nobody waits, and above it the queue only grows.
     found = find_rate(simulated(1 / capacity, 1e3 / capacity + 200), first, SECONDS)
-    assert found.capacity == pytest.approx(capacity, rel=0.04)
-    assert found.capacity < found.beyond <= found.capacity * PRECISION
+    assert found.capacity_rps == pytest.approx(capacity, rel=0.04)
+    assert found.capacity_rps < found.not_held_rps <= found.capacity_rps * PRECISION
     assert found.limited_by == "server"
 
 
@@ -42,7 +42,7 @@ def test_at_random_instants_it_is_what_queueing_theory_says():
     # M/D/1 at a load of .9: the mean wait is .9 / (2 * .1) services, and the tail falls off as
     # exp(-.207 x), by the root of exp(.9 (z - 1)) = z: 99 % wait at most about 22 services.
     found = find_rate(simulated(0.001, 23.0, poisson=True), 50.0, SECONDS)
-    assert found.capacity == pytest.approx(900, rel=0.05)
+    assert found.capacity_rps == pytest.approx(900, rel=0.05)
 
 
 def test_a_moment_of_a_busy_machine_is_no_limit():
@@ -55,7 +55,7 @@ def test_a_moment_of_a_busy_machine_is_no_limit():
             return Step(rps, False, "server", 1, 1, 1.0, 1e3, 0.0)
         return step
 
-    assert find_rate(attempt, 10.0, SECONDS).capacity == pytest.approx(100, rel=0.04)
+    assert find_rate(attempt, 10.0, SECONDS).capacity_rps == pytest.approx(100, rel=0.04)
 
 
 def test_it_ends_where_the_client_can_do_no_more():
@@ -64,12 +64,12 @@ def test_it_ends_where_the_client_can_do_no_more():
         return Step(rps, not late, "client" if late else None, 1, 1, 1.0, 1.0, 0.0)
 
     found = find_rate(attempt, 20.0, SECONDS)
-    assert (found.capacity, found.beyond, found.limited_by) == (40.0, 80.0, "client")
+    assert (found.capacity_rps, found.not_held_rps, found.limited_by) == (40.0, 80.0, "client")
 
 
 def test_where_no_rate_holds_there_is_none():
     found = find_rate(simulated(0.5, 100.0), 10.0, SECONDS)
-    assert found.capacity is None
+    assert found.capacity_rps is None
     assert found.steps[-1].rps * SECONDS >= 2
 
 

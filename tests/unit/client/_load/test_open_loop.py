@@ -1,6 +1,7 @@
 """The load generator: when requests are due, and that latency counts from then."""
 
 import time
+from itertools import repeat
 
 from judged._load.open_loop import Request, Tally, drive
 from judged.credentials import Token
@@ -10,22 +11,19 @@ from judged.v1 import judge_service_pb2 as pb
 from tests.fakes.paced_server import paced_server
 
 
-async def _drive(hold_s, due, make, **more):
+async def _drive(hold_s, due, request, **more):
     with paced_server(hold_s) as server:
-        return await drive(server.address, due, make, 10.0, warm_up=1, **more)
+        return await drive(server.address, due, repeat(request), 10.0, warm_up=1, **more)
 
 
-GOOD = pb.BatchJudgeRequest(groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["b"])])
-
-
-def _good() -> Request:
-    return Request("good", GOOD.SerializeToString(), 2)
+MESSAGE = pb.BatchJudgeRequest(groups=[groups_pb2.QueryGroup(expected=["a"], retrieved=["b"])])
+GOOD = Request("good", MESSAGE.SerializeToString(), 2)
 
 
 class TestDrive:
     async def test_requests_leave_when_due_and_wait_for_nobody(self):
         # Ten at once at a server that takes 20 ms each: a closed loop would see 20 ms every time.
-        outcome = await _drive(0.02, [0.0] * 10, _good)
+        outcome = await _drive(0.02, [0.0] * 10, GOOD)
         tally = outcome.tallies["good"]
         assert tally.answered == tally.sent == 10
         assert tally.milliseconds(100) >= 195
@@ -36,7 +34,7 @@ class TestDrive:
         with paced_server(0.001) as server:
             server.stalls[51] = 0.5
             due = [number / 100 for number in range(200)]
-            outcome = await drive(server.address, due, _good, 10.0, warm_up=0)
+            outcome = await drive(server.address, due, repeat(GOOD), 10.0, warm_up=0)
         total = outcome.total
         assert total.answered == 200
         # 50 requests were due while it stood: of all, a quarter waited, evenly up to .5 s.
@@ -50,28 +48,28 @@ class TestDrive:
             time.sleep(0.2)
             return 0.0
 
-        outcome = await _drive(0.0, [0.0, 0.05, 0.1], _good, elsewhere_s=stall)
+        outcome = await _drive(0.0, [0.0, 0.05, 0.1], GOOD, elsewhere_s=stall)
         assert outcome.client_is_late
         assert outcome.lag.milliseconds(100) > 90
         assert outcome.total.milliseconds(100) > 100
 
     async def test_what_was_spent_elsewhere_is_left_out(self):
-        outcome = await _drive(0.5, [0.0], _good, elsewhere_s=lambda answer: 0.5 * answer.counts.ok)
+        outcome = await _drive(0.5, [0.0], GOOD, elsewhere_s=lambda answer: 0.5 * answer.counts.ok)
         assert outcome.total.milliseconds(100) < 450
-        outcome = await _drive(0.0, [0.0], _good, elsewhere_s=lambda _: 1e6)
+        outcome = await _drive(0.0, [0.0], GOOD, elsewhere_s=lambda _: 1e6)
         assert outcome.total.milliseconds(100) < 1
 
     async def test_verdicts_that_are_missing_are_counted(self):
-        total = (await _drive(0.0, [0.0, 0.01], _good)).total
+        total = (await _drive(0.0, [0.0, 0.01], GOOD)).total
         assert (total.contexts, total.missing_verdicts) == (4, 2)
         assert not total.is_whole
 
     async def test_a_request_that_has_other_verdicts_when_it_comes_again_is_counted(self):
-        outcome = await _drive(0.0, [0.0, 0.1, 0.2], _good, go_on=_swap)
+        outcome = await _drive(0.0, [0.0, 0.1, 0.2], GOOD, go_on=_swap)
         assert outcome.total.changed == 2
 
     async def test_failures_are_counted_by_code_and_have_no_latency(self):
-        total = (await _drive(0.0, [0.0] * 3, lambda: Request("bad", b"", 1))).total
+        total = (await _drive(0.0, [0.0] * 3, Request("bad", b"", 1))).total
         assert (total.sent, total.answered) == (3, 0)
         assert total.errors == {"INVALID_ARGUMENT": 3}
         assert total.messages == {"INVALID_ARGUMENT": "groups: is empty"}
@@ -79,12 +77,12 @@ class TestDrive:
 
     async def test_the_token_is_shown_to_the_server(self):
         with paced_server(0.0) as server:
-            await drive(server.address, [0.0], _good, 10.0, credentials=Token("t" * 40))
+            await drive(server.address, [0.0], repeat(GOOD), 10.0, credentials=Token("t" * 40))
             assert server.authorization == f"Bearer {'t' * 40}"
 
     async def test_no_more_leave_when_it_need_not_go_on(self):
         outcome = await _drive(
-            0.0, [number / 50 for number in range(50)], _good, go_on=lambda o: not o.answers
+            0.0, [number / 50 for number in range(50)], GOOD, go_on=lambda o: not o.answers
         )
         assert 1 <= outcome.total.sent < 25
 

@@ -1,8 +1,9 @@
 """The page of a load: what is in it, and that it asks nobody for anything."""
 
 import re
+from dataclasses import asdict
 
-from judged._load.measuring import Bound, Search, document, searched
+from judged._load.measuring import Bound, Search, document
 from judged._load.open_loop import Answer, Outcome, Tally
 from judged._load.page import to_html
 
@@ -44,8 +45,8 @@ def test_what_was_measured_is_there_and_texts_are_escaped():
 
 def test_a_search_shows_its_rates_and_the_bound():
     steps = [Bound(400.0, 5).step(rate, outcome()) for rate in (10.0, 20.0)]
-    search = Search(steps, 10.0, 20.0)
-    page = to_html({**FACTS, **document(outcome(), 10.0), **searched(search, 400.0)})
+    search = {"p99_ms": 400.0, **asdict(Search(10.0, 20.0, "server", steps))}
+    page = to_html({**FACTS, **document(outcome(), 10.0), **search})
     assert page.count("<polyline") == 5
     assert page.count('class="bound"') == 2
     assert page.count("not held, by the server</td>") == 2
