@@ -205,7 +205,6 @@ def read_verdicts(
     message: verdicts_pb2.VerdictColumns,
     judge: JudgeIdentity,
     usage: Usage | None = None,
-    groups: Sequence[QueryGroup] = (),
     *,
     in_arrays: bool = False,
 ) -> Verdicts:
@@ -230,15 +229,7 @@ def read_verdicts(
         judge=judge,
         details={detail.index: read_detail(detail) for detail in message.details},
         usage=usage,
-        groups=groups,
     )
-
-
-def usage_of(
-    message: judge_pb.BatchJudgeResponse | judge_pb.JudgedChunk,
-) -> Usage | None:
-    """Return what a reply took of language models, None when none was asked."""
-    return read_fields(Usage, message.usage) if message.HasField("usage") else None
 
 
 def read_detail(message: verdicts_pb2.VerdictDetail) -> VerdictDetail:

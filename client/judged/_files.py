@@ -234,18 +234,13 @@ _DECODER = json.JSONDecoder(
 def decode_json(text: str) -> object:
     """Return the value of a JSON text. Raises NotAllowed, ValueError and RecursionError."""
     value: object = _DECODER.decode(text)
-    if "\\u" in text:
-        refuse_half_characters(value)
-    return value
-
-
-def refuse_half_characters(value: object) -> None:
-    """Raise NotAllowed for a value with texts that UTF-8 can't carry."""
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         problem = "holds half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 can't carry"
         raise NotAllowed(problem) from None
+    return value
 
 
 def as_label(value: object) -> bool | None:

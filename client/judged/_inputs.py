@@ -69,21 +69,17 @@ def _reader_of(name: str, declared: Any) -> _Read | None:  # noqa: ANN401 - a ty
     if name.endswith("_ids") or name == "clusters":
         read = as_ids
     elif get_origin(inner) is Sequence:
-        read = _as_columns
+        return partial(need_list, read=lambda columns: list(map(as_column, columns)))
     return partial(need_list, read=read)
-
-
-def _as_columns(values: Iterable[object]) -> list[Any]:
-    return list(map(as_column, values))
 
 
 def as_list(values: Any) -> Any:  # noqa: ANN401 - what is wrong with it is said where its place is known
     """Return texts or values as a list or tuple; what is no list of them stays as it is."""
-    if type(values) in (list, tuple):
-        return values
-    if isinstance(values, _NO_LISTS) or not isinstance(values, Iterable):
-        return values
-    return list(values)
+    return values if type(values) in (list, tuple) or not _is_walkable(values) else list(values)
+
+
+def _is_walkable(values: object) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, _NO_LISTS)
 
 
 def as_column(values: Any) -> Any:  # noqa: ANN401 - see as_list
@@ -161,30 +157,31 @@ def need_ids(values: object, field: str) -> Sequence[str]:
     return names
 
 
-def need_grades(
-    relevant: Sequence[str], grades: Mapping[str, object]
-) -> tuple[Sequence[str], Mapping[str, int]]:
-    """Return the ids of relevant documents, and the grades of all that were judged, by their ids.
+def set_grades(value: Any) -> None:  # noqa: ANN401 - a frozen value that has both
+    """Set the ids of relevant documents and the grades of all that were judged, by their ids.
 
     Ids that are named relevant have the grade 1 where they have no other; where all grades are 1,
     there are none. Raises WrongType and InvalidArgument for what is no grade, or contradicts.
     """
-    if not grades:
-        return relevant, {}
+    if not value.grades:
+        return
     found: dict[str, int] = {}
-    for name, grade in need_by_ids(grades, "grades").items():
+    for name, grade in need_by_ids(value.grades, "grades").items():
         is_bool = isinstance(grade, bool)
         whole = int(grade) if isinstance(grade, Integral) and not is_bool else None
         if whole is None or abs(whole) > LARGEST_GRADE:
             rule = f"must be a whole number within +-{LARGEST_GRADE}, not {grade!r:.40}"
             raise WrongType.of_field(f"grades[{name!r}]", rule)
         found[name] = whole
-    for name in need_ids(relevant, "relevant_document_ids"):
+    for name in need_ids(value.relevant_document_ids, "relevant_document_ids"):
         if found.setdefault(name, 1) <= 0:
             rule = f"is {found[name]}, but the document is among those that are relevant"
             raise InvalidArgument.of_field(f"grades[{name!r}]", rule)
-    above = [name for name, grade in found.items() if grade > 0]
-    return above, {} if set(found.values()) == {1} else found
+    set_fields(
+        value,
+        relevant_document_ids=[name for name, grade in found.items() if grade > 0],
+        grades={} if set(found.values()) == {1} else found,
+    )
 
 
 def need_list(
@@ -194,9 +191,7 @@ def need_list(
 
     `what` says in the message what the list is of.
     """
-    if type(values) not in (list, tuple) and (
-        isinstance(values, _NO_LISTS) or not isinstance(values, Iterable)
-    ):
+    if type(values) not in (list, tuple) and not _is_walkable(values):
         of = f" of {what}" if what else ""
         raise WrongType.of_field(field, f"must be a list{of}, not {kind_of(values)}")
     return read(values)

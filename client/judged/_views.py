@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 _SHOWN_CHARACTERS = 60
 _LONGEST = 1000
-_SCALAR = str | int | float | bool
+_SCALAR = str | int | float | bool | None
 
 
 class View:
@@ -39,7 +39,8 @@ class View:
 
     def to_rows(self) -> list[Row]:
         """Return the result as rows of a table: dictionaries with the same keys."""
-        return [{name: value for name, value in self.to_dict().items() if _is_cell(value)}]
+        cells = self.to_dict().items()
+        return [{name: value for name, value in cells if isinstance(value, _SCALAR)}]
 
 
 def row_of(value: object, names: str, **others: object) -> Row:
@@ -86,7 +87,7 @@ def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a cas
         return value.name
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if value is None or isinstance(value, _SCALAR):
+    if isinstance(value, _SCALAR):
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
@@ -128,10 +129,6 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-def _is_cell(value: object) -> bool:
-    return value is None or isinstance(value, _SCALAR)
 
 
 class Listed(Sequence[Item]):

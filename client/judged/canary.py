@@ -36,7 +36,6 @@ from judged.values import (
     Status,
     Usage,
     Verdict,
-    Verdicts,
 )
 
 __all__ = [
@@ -108,7 +107,12 @@ class FlipEvidence:
         self._rounds = 0
         self._open: list[_Window] = []
         self._closed = -math.inf  # the logarithm of the sum of E over the windows that are closed
-        self._doubled = 0.0
+        self.doubled = 0.0
+        """The highest log likelihood ratio of a share that doubled in a round so far; 0.0 at least.
+
+        The cumulative sum of Page (1954), "Continuous inspection schemes", Biometrika 41, with the
+        share of all asks before each round. It has no error rate: it says where to look again.
+        """
 
     @property
     def share(self) -> float:
@@ -122,20 +126,11 @@ class FlipEvidence:
             return 0.0
         return _log_sum([self._closed, *(window.log_value for window in self._open)])
 
-    @property
-    def doubled(self) -> float:
-        """The highest log likelihood ratio of a share that doubled in a round so far; 0.0 at least.
-
-        The cumulative sum of Page (1954), "Continuous inspection schemes", Biometrika 41, with the
-        share of all asks before each round. It has no error rate: it says where to look again.
-        """
-        return self._doubled
-
     def add(self, flips: int, asks: int) -> None:
         """Take in a round: the flips among its asks."""
         if not asks:
             return
-        self._doubled = max(0.0, self._doubled + flips * math.log(2) - self.share * asks)
+        self.doubled = max(0.0, self.doubled + flips * math.log(2) - self.share * asks)
         self._rounds += 1
         starts = _log_weight(self._rounds)
         for factor, rounds, weight in _CHANGES:
@@ -397,10 +392,11 @@ class _Asker:
             self.usage = verdicts.usage + (self.usage or Usage())
         for detail in verdicts.details.values():
             self.models |= {detail.model} - {""}
-        each = list(verdicts)
-        offsets = verdicts.offsets
-        found = [_outcome(each[a:b]) for a, b in pairwise(offsets)]
-        _refuse_missing(found, verdicts)
+        found = [_outcome(verdicts[a:b]) for a, b in pairwise(verdicts.offsets)]
+        if (missing := found.count(None)) > MOST_MISSING * len(found):
+            error = next(iter(verdicts.errors.values()), None)
+            why = "" if error is None else f": {error.reason}: {error.message}"
+            raise MissingVerdicts(f"{missing} of {len(found)} items have no verdict{why}")
         return found
 
 
@@ -517,15 +513,6 @@ def _outcome(contexts: Sequence[Verdict]) -> Outcome | None:
     if Status.ERROR in statuses:
         return None
     return Outcome.NOT_RELEVANT if statuses == {Status.OK} else Outcome.ABSTAINED
-
-
-def _refuse_missing(found: Sequence[Outcome | None], verdicts: Verdicts) -> None:
-    missing = found.count(None)
-    if missing <= MOST_MISSING * len(found):
-        return
-    error = next(iter(verdicts.errors.values()), None)
-    why = "" if error is None else f": {error.reason}: {error.message}"
-    raise MissingVerdicts(f"{missing} of {len(found)} items have no verdict{why}")
 
 
 def _recorded(item: CanaryItem, answers: Sequence[Outcome | None], choosing: int) -> CanaryItem:

@@ -16,7 +16,6 @@ from judged._convert import (
     checked_group,
     missing_for,
     read_verdicts,
-    usage_of,
     write_group,
     write_judge,
 )
@@ -320,7 +319,7 @@ class Batch:
         elif isinstance(reply, errors.JudgedError):
             raise reply
         else:
-            usage = usage_of(reply)
+            usage = read_fields(Usage, reply.usage) if reply.HasField("usage") else None
             self._cost_limit.took(usage)
             judge = read_fields(JudgeIdentity, reply.judge)
             found = read_verdicts(reply.verdicts, judge, usage, in_arrays=self._listed)

@@ -40,12 +40,6 @@ _HOST_PORT = re.compile(r"(\[[^]]+\]|[^:/]+):(?P<port>[0-9]{1,5})")
 _LAST_PORT = 65_535
 
 
-def resolve(target: str | None) -> str:
-    """Return the address to call: the one given, else JUDGED_TARGET, else the default port."""
-    chosen = target or os.environ.get("JUDGED_TARGET") or DEFAULT_TARGET
-    return chosen.strip()
-
-
 def refuse_wrong(target: str) -> None:
     """Raise InvalidArgument for an address that gRPC would not understand as it was meant.
 

@@ -23,9 +23,10 @@ async def async_call(
     attempts = connection.attempts(deadline, request)
     while True:
         try:
-            async with async_slot(connection.window(), attempts.timeout()):
+            here = connection.here()
+            async with async_slot(here.window, attempts.timeout()):
                 reply = await async_send(
-                    connection.method(method),
+                    here.methods[method],
                     request,
                     timeout=attempts.timeout(),
                     metadata=attempts.metadata,
@@ -48,7 +49,7 @@ async def async_run_stream(
     """Yield what the replies bring; what breaks is opened again until everything is answered."""
     attempts = connection.attempts(deadline)
     while not stream.done:
-        open_ = connection.method(method)  # each time: raises ClientUnusable after `close`
+        open_ = connection.here().methods[method]  # each time: raises ClientUnusable after `close`
         replies: Any = None
         try:
             timeout, stream.progressed = attempts.timeout(), False

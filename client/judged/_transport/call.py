@@ -108,14 +108,6 @@ def rename_paths(
     return error
 
 
-def was_reached(error: errors.JudgedError) -> bool:
-    """Say whether a failure came from a server, or from a connection that there had been.
-
-    gRPC tells a port where nobody listens from a connection that broke by its message alone.
-    """
-    return bool(error.reason) or not _UNREACHED.search(error.message)
-
-
 def _details(raw: str | bytes | None) -> dict[str, Any]:
     """Return the details that say more of an error, by the names of their messages."""
     if not isinstance(raw, bytes):
@@ -265,7 +257,8 @@ class Attempts:
         """
         if not may_retry(error):
             raise error from None
-        if was_reached(error):
+        # gRPC tells a port where nobody listens from a connection that broke by its message alone.
+        if error.reason or not _UNREACHED.search(error.message):
             self._patience.reached = True
         self._failed += 1
         self._error = error

@@ -22,9 +22,10 @@ def call(connection: Connection, method: str, request: object, deadline: Deadlin
     attempts = connection.attempts(deadline, request)
     while True:
         try:
-            with slot(connection.window(), attempts.timeout()):
+            here = connection.here()
+            with slot(here.window, attempts.timeout()):
                 reply = send(
-                    connection.method(method),
+                    here.methods[method],
                     request,
                     timeout=attempts.timeout(),
                     metadata=attempts.metadata,
@@ -47,7 +48,7 @@ def run_stream(
     """Yield what the replies bring; what breaks is opened again until everything is answered."""
     attempts = connection.attempts(deadline)
     while not stream.done:
-        open_ = connection.method(method)  # each time: raises ClientUnusable after `close`
+        open_ = connection.here().methods[method]  # each time: raises ClientUnusable after `close`
         replies: Any = None
         try:
             timeout, stream.progressed = attempts.timeout(), False

@@ -15,6 +15,7 @@ import grpc
 
 from judged import errors
 from judged._transport.access import (
+    DEFAULT_TARGET,
     OPTIONS,
     USED_BY,
     Authorization,
@@ -23,7 +24,6 @@ from judged._transport.access import (
     forked,
     refuse_unsafe,
     refuse_wrong,
-    resolve,
     socket_path,
 )
 from judged._transport.call import Attempts, CallOptions, Deadline, Patience, to_error
@@ -40,7 +40,7 @@ IN_FLIGHT = 64
 
 
 class _Opened(NamedTuple):
-    """The channel of a thread or loop, the calls over it by name, and the slots for them."""
+    """The channel of a thread or loop, the calls over it by name, and slots for those in flight."""
 
     channel: Any
     methods: Mapping[str, Any]
@@ -62,7 +62,7 @@ class _Connection:
         channel: Any = None,  # noqa: ANN401 - of either kind
     ) -> None:
         """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
-        self.target = resolve(target)
+        self.target = (target or os.environ.get("JUDGED_TARGET") or DEFAULT_TARGET).strip()
         if channel is None:
             refuse_wrong(self.target)
             refuse_unsafe(self.target, credentials)
@@ -118,19 +118,12 @@ class _Connection:
         self.need_open()
         return to_error(failure, self.target)
 
-    def method(self, name: str) -> Any:  # noqa: ANN401 - what makes a call of gRPC
-        """Return what makes a call. Raises ClientUnusable after `close`, and after some forks."""
-        return self._here().methods[name]
-
     def channel(self) -> Any:  # noqa: ANN401 - of either kind
         """Return the channel, for messages that are written already. Raises ClientUnusable."""
-        return self._here().channel
+        return self.here().channel
 
-    def window(self) -> Any:  # noqa: ANN401 - a semaphore of either kind
-        """Return the slots for messages in flight."""
-        return self._here().window
-
-    def _here(self) -> _Opened:
+    def here(self) -> _Opened:
+        """Return what is open on this thread or loop. Raises ClientUnusable as `need_open`."""
         self.need_open()
         loop = self._loop()
         with self._lock:
@@ -169,7 +162,7 @@ class Connection(_Connection):
 
     def __init__(self, target: str | None = None, **given: Any) -> None:  # noqa: ANN401 - as above
         super().__init__(target, **given)
-        self.method("GetServerInfo")  # which opens the channel
+        self.here()  # which opens the channel
 
     def close(self) -> None:
         """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""

@@ -69,18 +69,16 @@ class Judged:
 
     def drawn(self, n: int) -> list[Item]:
         """Return the first n items of the draw, in its order."""
-        return [self.items[i] for i in self._order()[:n]]
+        names = [item.item_id for item in self.items]
+        unsure = [item.uncertainty for item in self.items]
+        order = drawing_order(names, unsure, self.random_share, seed=self.seed)
+        return [self.items[i] for i in order[:n]]
 
     def probabilities(self, n: int) -> dict[str, float]:
         """Return with which probability each item is among the first n."""
         unsure = [item.uncertainty for item in self.items]
         chances = inclusion_probabilities(unsure, n, self.random_share)
         return {item.item_id: p for item, p in zip(self.items, chances, strict=True)}
-
-    def _order(self) -> list[int]:
-        names = [item.item_id for item in self.items]
-        unsure = [item.uncertainty for item in self.items]
-        return drawing_order(names, unsure, self.random_share, seed=self.seed)
 
     @classmethod
     def read(cls, path: Path | str, random_share: float = RANDOM_SHARE, seed: int = 0) -> Judged:
@@ -216,7 +214,8 @@ class LabelFile:
         labels: dict[str, Label] = {}
         line_of: dict[str, int | None] = {}
         for record in read_records(self.path):
-            label = _label_of(record)
+            record.chance(INCLUSION)
+            label = record.read(Label, item_id=record.identifier("id"))
             if label.item_id not in self.items:
                 raise record.error(
                     f"labels {label.item_id!r}, which the judged lines don't hold; name the file "
@@ -293,11 +292,6 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
         INCLUSION: label.inclusion_probability,
         "note": label.note,
     }
-
-
-def _label_of(record: Record) -> Label:
-    record.chance(INCLUSION)
-    return record.read(Label, item_id=record.identifier("id"))
 
 
 _BELOW_HALF = 0.5 - 1e-6

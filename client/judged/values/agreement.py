@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from judged._inputs import Given, as_column, need_by_ids, need_grades, refuse_set, set_fields
+from judged._inputs import Given, as_column, need_by_ids, refuse_set, set_fields, set_grades
 from judged._views import View, row_of
 from judged.errors import InvalidArgument, WrongType
 from judged.values.choices import Estimate, HumanLabels, ends_of, estimate_names
@@ -256,9 +256,7 @@ class JudgedRanking(Given):
 
     def __post_init__(self) -> None:
         Given.__post_init__(self)
-        if self.grades:
-            relevant, grades = need_grades(self.relevant_document_ids, self.grades)
-            set_fields(self, relevant_document_ids=relevant, grades=grades)
+        set_grades(self)
 
 
 @dataclass(frozen=True, repr=False)

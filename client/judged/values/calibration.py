@@ -10,10 +10,10 @@ from enum import IntEnum
 from pathlib import Path
 
 from judged import errors
-from judged._files import FileError, Record, parse_json, replace_text
+from judged._files import Record, replace_text
 from judged._inputs import Given
 from judged._views import View
-from judged.values.calibrators import Calibrator, ErrorGuarantee
+from judged.values.calibrators import Calibrator, ErrorGuarantee, read_kept
 from judged.values.choices import CorrectedEstimate, Estimate, estimate_names
 from judged.values.judges import Judge, JudgeIdentity, to_judge
 
@@ -316,11 +316,8 @@ def _sha256(kept: object) -> str:
 
 def load_cascade(path: str | Path) -> Judge:
     """Return the cascade of a file. Raises OSError, and InvalidArgument for another file."""
-    try:
-        fields = parse_json(Path(path).read_bytes(), str(path), None)
-    except FileError:
-        fields = None
-    if not isinstance(fields, dict) or fields.get("judged_cascade") != _FORMAT:
+    fields = read_kept(path, "judged_cascade", _FORMAT)
+    if fields is None:
         problem = "is no file that `judged frontier -o` wrote"
     elif fields.get("sha256") != _sha256(fields.get("cascade")):
         problem = "was changed after it was made; make it anew with `judged frontier`"

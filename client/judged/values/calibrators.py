@@ -6,10 +6,12 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 from judged import errors
 from judged._files import FileError, Record, parse_json, replace_text
@@ -93,11 +95,8 @@ class Calibrator:
 
         Raises OSError, and InvalidArgument for another file, or one that labels made nothing of.
         """
-        try:
-            fields = parse_json(Path(path).read_bytes(), str(path), None)
-        except FileError:
-            fields = None
-        if not isinstance(fields, dict) or fields.get("judged_calibration") != _FORMAT:
+        fields = read_kept(path, "judged_calibration", _FORMAT)
+        if fields is None:
             raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
         again = "make it anew with `judged calibrate`"
         if fields.get("fitted") is False:
@@ -113,6 +112,15 @@ class Calibrator:
         if found.slope <= 0 or not all(0 <= share <= 1 for share in shares if share is not None):
             raise _refused(f"{path} has numbers that no calibration has; {again}")
         return found
+
+
+def read_kept(path: str | Path, mark: str, version: int) -> dict[str, Any] | None:
+    """Return what a file holds that has a version under a mark; None of others. Raises OSError."""
+    with suppress(FileError):
+        fields = parse_json(Path(path).read_bytes(), str(path), None)
+        if isinstance(fields, dict) and fields.get(mark) == version:
+            return fields
+    return None
 
 
 def _refused(rule: str) -> errors.InvalidArgument:

@@ -11,7 +11,7 @@ from itertools import chain, pairwise, repeat
 from operator import add
 from typing import Any
 
-from judged._inputs import Given, as_id, as_ids, as_list, need_grades, refuse_set, set_fields
+from judged._inputs import Given, as_id, as_ids, as_list, refuse_set, set_grades
 from judged._views import Listed, View, plain, row_of
 from judged.values.choices import Flag, Source, Status
 from judged.values.judges import JudgeIdentity, Usage
@@ -128,9 +128,7 @@ class QueryGroup(View):
             given = getattr(self, name)
             if (read_once := read(given)) is not given:
                 object.__setattr__(self, name, read_once)
-        if self.grades:
-            relevant, grades = need_grades(self.relevant_document_ids, self.grades)
-            set_fields(self, relevant_document_ids=relevant, grades=grades)
+        set_grades(self)
 
     @property
     def by_id(self) -> bool:

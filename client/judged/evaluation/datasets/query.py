@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judged._files import FileError, Record
-from judged._inputs import Given, need_grades, set_fields
+from judged._inputs import Given, set_grades
 from judged._views import of_all, plain, word
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.results import read_span
@@ -67,8 +67,7 @@ class Query(Given):
 
     def __post_init__(self) -> None:
         Given.__post_init__(self)
-        relevant, grades = need_grades(self.relevant_document_ids, self.grades)
-        set_fields(self, relevant_document_ids=relevant, grades=grades)
+        set_grades(self)
 
     @property
     def by_id(self) -> bool:
