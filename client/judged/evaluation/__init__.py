@@ -32,8 +32,7 @@ from judged.evaluation.datasets.query import Document, Query
 from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluator import Evaluator
-from judged.evaluation.local_judge import LocalJudge
-from judged.evaluation.recorded import RecordedJudge
+from judged.evaluation.recorded import LocalJudge, RecordedJudge
 from judged.evaluation.result import EvaluationResult
 from judged.evaluation.retriever import BatchRetriever, Retriever
 from judged.report.content import QueryResult, RetrievedResult

@@ -25,10 +25,12 @@ from judged.evaluation.asking import (
 from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.results import Results
 from judged.evaluation.labels import own_metrics, refuse_families
-from judged.evaluation.local_judge import AnyJudge, LocalJudge, as_judge
 from judged.evaluation.recorded import (
+    AnyJudge,
     EvaluationLog,
+    LocalJudge,
     RecordedJudge,
+    as_judge,
     evaluate_recorded,
     group_key,
     to_judge,
@@ -184,10 +186,11 @@ class Evaluator:
             if isinstance(judge, LocalJudge):
                 found = judge.verdicts(some)
             else:
-                how: Any = {"asking": rest, "request_id": request_id, "timeout": timeout}
-                found = self._client.judge(some, judge, **how)
+                found = self._client.judge(
+                    some, judge, asking=rest, request_id=request_id, timeout=timeout
+                )
             log.keep_verdicts(found)
-            done += sum(group.n_expected * group.n_retrieved for group in some)
+            done += len(found)
             if told is not None:
                 told(done, total)
 

@@ -11,9 +11,8 @@
 Needs no more than the base install.
 """
 
-from judged.traces.judgement import Judgement
 from judged.traces.replay import Missing, OtherRubric, Replay, ReplayError, ScoreReplay
-from judged.traces.trace import Trace, TraceFile, record_scores, record_verdicts
+from judged.traces.trace import Judgement, Trace, TraceFile, record_scores, record_verdicts
 
 __all__ = [
     "Judgement",

@@ -8,8 +8,16 @@ from itertools import accumulate, chain
 
 from judged._batching.scoring import summarise
 from judged._views import of_all, word
-from judged.traces.judgement import Breakdown, Judgement, alike, rubric_of
-from judged.traces.trace import Item, Trace, answer_of, contexts_of
+from judged.traces.trace import (
+    Breakdown,
+    Item,
+    Judgement,
+    Trace,
+    alike,
+    answer_of,
+    contexts_of,
+    rubric_of,
+)
 from judged.values import (
     AnswerItem,
     AnswerScore,
@@ -151,7 +159,7 @@ class Replay:
         trace = self.trace
         if self.judgements:
             return self.judgements
-        names = trace.context_names()
+        names = [name for name in trace.names() if not name.startswith(f"{KIND}/")]
         if not names:
             scores = ", only scores of answers" if trace.names() else ""
             raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")

@@ -1,6 +1,6 @@
 """`judged convert` and `judged validate`: data sets in files.
 
-They ask no server. What the formats are is in `judged.evaluation.datasets.formats`. The document of
+They ask no server. What the formats are is in `judged.evaluation.datasets.dataset`. The document of
 `--json` says what was read and written.
 """
 
@@ -12,7 +12,7 @@ from judged._views import plural
 from judged.cli.frame import Document, Strict, arg, opt
 from judged.cli.output import Output, Problem, say
 from judged.evaluation import Dataset
-from judged.evaluation.datasets.formats import FORMATS, format_of, validate
+from judged.evaluation.datasets.dataset import FORMATS, format_of, validate
 
 
 class _FromFormat(Strict):

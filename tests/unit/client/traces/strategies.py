@@ -3,8 +3,7 @@
 from hypothesis import strategies as st
 from judged import Flag, Source, Status
 from judged.traces import Judgement, Trace
-from judged.traces.judgement import Breakdown
-from judged.traces.trace import Item
+from judged.traces.trace import Breakdown, Item
 from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import ClaimVerdict
 from judged.values.scores import DimensionScore, VerifiedClaim

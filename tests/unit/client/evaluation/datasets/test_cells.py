@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import Dataset, FileError
-from judged.evaluation.datasets.formats import validate
+from judged.evaluation.datasets.dataset import validate
 
 TWO = ["kb-1", "kb-2"]
 CALLS = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from judged._files import FileWarning
 from judged.evaluation import Dataset, FileError, TrecQrels
-from judged.evaluation.datasets.formats import validate
+from judged.evaluation.datasets.dataset import validate
 
 QUERY = {"query_id": "1", "query_text": "a", "expected_answers": ["b"]}
 DOCUMENT = {"doc_id": "d1", "text": "alpha"}
