@@ -99,7 +99,6 @@ LONG_LOOKS = 100
 """After so many looks (5 s) a message gives way to newer ones of senders with as many."""
 STRANGER = Sender("a stranger", 0.1)
 """Whoever sends without a credential, as health checks are: all of them are one sender."""
-STRANGERS_LOOKS = 2
 _SENT_AGAIN_AFTER_S = 1.0
 
 COUNTED_BYTES = 1 << 13
@@ -375,10 +374,6 @@ class Admission:
         self._waiting = 0
         self._held: Counter[str] = Counter()
 
-    def is_idle(self) -> bool:
-        """Return whether no request is in work."""
-        return not self.pending_bytes
-
     def check_pressure(self, memory: int) -> None:
         """Raise Overloaded when the process has too little memory left for a request."""
         pressure = self.process.pressure
@@ -444,7 +439,6 @@ class _Message:
     waiting: asyncio.Timeout
     sender: Sender
     most: int
-    long_looks: int
     looks: int = 0
 
     @property
@@ -455,7 +449,7 @@ class _Message:
     @property
     def order(self) -> tuple[bool, int]:
         """Its place among its sender's messages; the lowest gives way first."""
-        is_long = self.looks > self.long_looks
+        is_long = self.looks > LONG_LOOKS
         return not is_long, -self.looks if is_long else self.looks
 
 
@@ -471,8 +465,7 @@ class Arrivals:
 
     async def receive(self, read: Callable[[], Awaitable[Any]], sender: Sender = STRANGER) -> Any:  # noqa: ANN401 - any message
         """Return what `read` receives. Raises Overloaded where it gives way."""
-        looks = STRANGERS_LOOKS if sender is STRANGER else LONG_LOOKS
-        message = _Message(asyncio.timeout(None), sender, self._max_message_bytes, looks)
+        message = _Message(asyncio.timeout(None), sender, self._max_message_bytes)
         self._messages[message] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -582,11 +575,6 @@ class Reader(NamedTuple):
                 raise _malformed()
         return raw, self.count(raw) if size > COUNTED_BYTES else 0
 
-    def read(self, raw: bytes, size: int, room: int) -> tuple[bytes, int, Any]:
-        """Return what `inflated` does, and the message; None if that takes more than `room`."""
-        raw, fields = self.inflated(raw, size)
-        return raw, fields, self.message(raw) if memory_of(size, fields) <= room else None
-
 
 class Received(NamedTuple):
     """A message that was read, its size uncompressed, and the memory that it takes in work."""
@@ -665,18 +653,12 @@ class Receiver:
                 self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
-            memory, message = memory_of(size, fields), reader.message(raw)
-        else:
-            room = memory_of(size, size // FIELD_BYTES)
-            with await admit(room):
-                raw, fields, message = await self._threads.run(
-                    partial(reader.read, raw, size, room)
-                )
-            memory = memory_of(size, fields)
-            if message is None:  # it has more fields than others of its size
-                with await admit(memory):
-                    message = await self._threads.run(partial(reader.message, raw))
-        return Received(message, size, memory)
+            return Received(reader.message(raw), size, memory_of(size, fields))
+        with await admit(size * GROWTH):
+            raw, fields = await self._threads.run(partial(reader.inflated, raw, size))
+        memory = memory_of(size, fields)
+        with await admit(memory):
+            return Received(await self._threads.run(partial(reader.message, raw)), size, memory)
 
     async def _room(self, memory: int, call: Call, *, waits: bool) -> ExitStack:
         if waits:
