@@ -20,8 +20,8 @@ from judged._files import replace_text
 from judged_server import errors, telemetry
 from judged_server.address import Address, AddressError
 from judged_server.api.authentication import (
+    PEM_FILES,
     Authenticator,
-    CertificateFiles,
     Certificates,
     FailedCalls,
 )
@@ -32,7 +32,6 @@ from judged_server.api.listeners import (
     Health,
     Listener,
     Services,
-    connection_options,
 )
 from judged_server.api.requests import Admission, Receiver
 from judged_server.api.servicer import Servicer
@@ -57,7 +56,7 @@ from judged_server.process import (
     watch_loop,
 )
 from judged_server.scheduling.concurrency import IN_PYTHON
-from judged_server.settings import Settings, SettingsError, cache_folder, certificate_pair
+from judged_server.settings import Settings, SettingsError, cache_folder
 from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows, Kind
 from judged_server.store.ledger import LEASE_S, Ledger
 from judged_server.telemetry import Logger
@@ -161,8 +160,7 @@ class App:
         self.address.refuse_taken()
         await self._load_model()
         with batch_scheduling():
-            options = connection_options(settings.max_message_bytes, settings.max_connection_age_s)
-            self.address = await self._services.open(self._listeners["listen"], options)
+            self.address = await self._services.open(self._listeners["listen"], settings)
         for port in self._ports.values():
             await port.open()
         # What start-up made lives as long as the process; a collection need not walk it each time.
@@ -173,7 +171,7 @@ class App:
             _write_port_file(settings.port_file, self.address)
         work = [
             watch_loop(),
-            self._memory.run(self._admission.is_idle),
+            self._memory.run(lambda: not self._admission.pending_bytes),
         ]
         if any(part is not None for part in self._read_again().values()):
             work.append(self._look_now_and_then())
@@ -302,7 +300,7 @@ class App:
         if self._directory is not None:
             asks = settings.client_ca is not None and own is not None
             callers = Authenticator(self._directory, self._failed_calls, asks)
-        return Listener(address, settings.socket_mode, settings.socket_group, callers, own)
+        return Listener(address, callers, own)
 
     async def _renew_leases(self, ledger: Ledger) -> None:
         """Keep what this process has drawn of budgets for as long as it runs."""
@@ -467,10 +465,17 @@ def refuse_open_address(settings: Settings, setting: str, address: Address, *, t
 
 
 def _certificates(settings: Settings, *addresses: Address | None) -> Certificates | None:
-    """Return the certificate that the settings name. Raises SettingsError for one that is bad."""
-    pair = certificate_pair(settings)
-    if pair is None:
+    """Return the certificate that the settings name; None without TLS.
+
+    Raises SettingsError for one that is bad, for one of the certificate and its key without the
+    other, and for who signs clients' without both.
+    """
+    given = [name for name in PEM_FILES if getattr(settings, name) is not None]
+    missing = [name for name in PEM_FILES[:2] if name not in given]
+    if not given:
         return None
+    if missing:
+        raise SettingsError(f"{given[0]}: needs {' and '.join(missing)} too")
     if settings.metrics_listen is not None:
         metrics = Address.parse(settings.metrics_listen, "metrics_listen")
         if not metrics.is_local or settings.metrics_client_ca is not None:
@@ -479,7 +484,7 @@ def _certificates(settings: Settings, *addresses: Address | None) -> Certificate
         raise SettingsError(
             f"certificate: {addresses[0]} is a Unix socket, which has no TLS; listen on HOST:PORT"
         )
-    return Certificates(CertificateFiles(*pair, settings.client_ca, settings.metrics_client_ca))
+    return Certificates(settings)
 
 
 def _chat_models(settings: Settings) -> ChatModels | None:

@@ -317,18 +317,3 @@ def _users_folder(environ: Mapping[str, str], variable: str, in_home: str) -> Pa
             f"this user has no home folder to keep files in; set {variable}, or HOME, to a folder "
             "that the server may write to"
         ) from None
-
-
-def certificate_pair(settings: Settings) -> tuple[Path, Path] | None:
-    """Return the files of the server's certificate and its key; None without TLS.
-
-    Raises SettingsError for one without the other, and for who signs clients' without both.
-    """
-    names = "certificate", "private_key", "client_ca", "metrics_client_ca"
-    given = [name for name in names if getattr(settings, name) is not None]
-    missing = [name for name in names[:2] if name not in given]
-    if given and missing:
-        raise SettingsError(f"{given[0]}: needs {' and '.join(missing)} too")
-    if settings.certificate is None or settings.private_key is None:
-        return None
-    return settings.certificate, settings.private_key

@@ -30,22 +30,13 @@ import grpc
 
 from judged_server import errors
 from judged_server.api.requests import Context, Metadata
-from judged_server.settings import SettingsError
+from judged_server.settings import Settings, SettingsError
 from judged_server.telemetry import Logger
 from judged_server.tenants import FileDirectory, Identity
 from judged_server.watched_files import WatchedFiles
 
-
-class CertificateFiles(NamedTuple):
-    """PEM files: the certificate with its chain, its key, and who signs clients' (None: nobody).
-
-    Those who ask for metrics have authorities of their own.
-    """
-
-    certificate: Path
-    private_key: Path
-    client_ca: Path | None = None
-    metrics_client_ca: Path | None = None
+PEM_FILES = ("certificate", "private_key", "client_ca", "metrics_client_ca")
+"""The settings that name the certificate with its chain, its key, and who signs clients'."""
 
 
 class Loaded(NamedTuple):
@@ -58,10 +49,11 @@ class Loaded(NamedTuple):
 class Certificates(WatchedFiles[Loaded]):
     """The certificate of a server."""
 
-    def __init__(self, files: CertificateFiles) -> None:
-        """Read the files. Raises SettingsError when they can't be used."""
-        self._pem = files
-        super().__init__("certificate", [path for path in files if path], lambda _: load(files))
+    def __init__(self, settings: Settings) -> None:
+        """Read the files of the settings. Raises SettingsError when they can't be used."""
+        self._asks_clients = settings.client_ca is not None
+        files = [path for name in PEM_FILES if (path := getattr(settings, name))]
+        super().__init__("certificate", files, lambda _: load(settings))
         self._taken = self.now
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -69,7 +61,7 @@ class Certificates(WatchedFiles[Loaded]):
         return grpc.dynamic_ssl_server_credentials(
             self.now.configuration,
             self.fetch,  # type: ignore[arg-type]  # None, for no change, is missing in the stubs
-            require_client_authentication=self._pem.client_ca is not None,
+            require_client_authentication=self._asks_clients,
         )
 
     def context(self, client_ca: Path | None) -> ssl.SSLContext:
@@ -77,9 +69,10 @@ class Certificates(WatchedFiles[Loaded]):
 
         The files are read as they are now. Raises OSError while they are being replaced.
         """
-        files, context = self._pem, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate, private_key, *_ = self._files
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(files.certificate, files.private_key, password="")  # never ask
+        context.load_cert_chain(certificate, private_key, password="")  # never ask
         if client_ca is not None:
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
@@ -99,59 +92,58 @@ class Certificates(WatchedFiles[Loaded]):
             return self._taken.configuration
 
 
-def load(files: CertificateFiles) -> Loaded:
-    """Return the certificate of the files. Raises SettingsError."""
+def load(settings: Settings) -> Loaded:
+    """Return the certificate that the settings name. Raises SettingsError."""
     # Imported here, as below: it costs start-up time, and only a server with TLS needs it.
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
-    certificate = f"certificate {files.certificate}"
     read_chain = x509.load_pem_x509_certificates
     chain, (own, *_) = _parsed(
-        files.certificate,
-        read_chain,
-        f"{certificate}: is no PEM certificate; name one, with its chain",
+        settings, "certificate", read_chain, "is no PEM certificate; name one, with its chain"
     )
     key, private = _parsed(
-        files.private_key,
+        settings,
+        "private_key",
         partial(load_pem_private_key, password=None),
-        f"private_key {files.private_key}: is no PEM private key, or is encrypted; name that of "
-        "the certificate, without a password",
+        "is no PEM private key, or is encrypted; name that of the certificate, without a password",
     )
+    certificate, private_key = settings.certificate, settings.private_key
     if private.public_key() != own.public_key():
         raise SettingsError(
-            f"private_key {files.private_key}: is not the key of {files.certificate}; name two "
-            "files that belong together"
+            f"private_key {private_key}: is not the key of {certificate}; name two files that "
+            "belong together"
         )
     ends = own.not_valid_after_utc
     if datetime.now(UTC) >= ends:
-        raise SettingsError(f"{certificate}: ended at {ends:%F %T} UTC; renew it")
-    authorities: dict[str, bytes] = {}
-    for setting in ("client_ca", "metrics_client_ca"):
-        if (path := getattr(files, setting)) is not None:
-            authorities[setting], _ = _parsed(
-                path,
-                read_chain,
-                f"{setting} {path}: is no PEM certificate; name those that sign clients'",
-            )
+        raise SettingsError(f"certificate {certificate}: ended at {ends:%F %T} UTC; renew it")
+    problem = "is no PEM certificate; name those that sign clients'"
+    authorities = {
+        name: _parsed(settings, name, read_chain, problem)[0]
+        for name in PEM_FILES[2:]
+        if getattr(settings, name) is not None
+    }
     configuration = grpc.ssl_server_certificate_configuration(
         [(key, chain)], authorities.get("client_ca")
     )
     return Loaded(configuration, ends)
 
 
-def _parsed(path: Path, parse: Callable[[bytes], Any], problem: str) -> tuple[bytes, Any]:
-    """Return what a file holds, and what it stands for."""
+def _parsed(
+    settings: Settings, name: str, parse: Callable[[bytes], Any], problem: str
+) -> tuple[bytes, Any]:
+    """Return what the file of a setting holds, and what it stands for."""
+    path: Path = getattr(settings, name)
     try:
         content = path.read_bytes()
+        return content, parse(content)
     except OSError as error:
         raise SettingsError(
-            f"{path}: can't be read: {error.strerror}; name a PEM file that the server may read"
+            f"{name} {path}: can't be read: {error.strerror}; name a PEM file that the server may "
+            "read"
         ) from None
-    try:
-        return content, parse(content)
     except (TypeError, ValueError):
-        raise SettingsError(problem) from None
+        raise SettingsError(f"{name} {path}: {problem}") from None
 
 
 @lru_cache(maxsize=1024)

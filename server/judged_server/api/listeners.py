@@ -26,6 +26,7 @@ from judged_server.api.authentication import Authenticator, Certificates, addres
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.requests import Call
 from judged_server.api.servicer import Servicer
+from judged_server.settings import Settings
 
 WATCHERS, WATCHERS_OF_AN_ADDRESS = 1024, 256
 """At once; one takes some 20 kB. All Unix sockets together count as an address."""
@@ -136,18 +137,16 @@ UNASKED_BYTES = 1 << 16
 _IDENTITY_AND_GZIP = 0b101
 
 
-def connection_options(
-    max_message_bytes: int, max_connection_age_s: int = 0
-) -> tuple[tuple[str, int], ...]:
-    """Return the options of a server whose callers may send messages of at most that size.
+def connection_options(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Return the options of gRPC's server.
 
-    A connection of that age takes no more calls, and ends after its last one; 0 means never.
+    A connection of `max_connection_age_s` takes no more calls, and ends after its last one.
     """
-    age = (("grpc.max_connection_age_ms", 1000 * max_connection_age_s),)
+    age = (("grpc.max_connection_age_ms", 1000 * settings.max_connection_age_s),)
     return (
-        *(age if max_connection_age_s else ()),
+        *(age if settings.max_connection_age_s else ()),
         ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
         # Windows grow with messages that are asked for, and not with what the network could carry:
@@ -171,11 +170,9 @@ def connection_options(
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address, who may open its socket, and who calls by it: everybody, without `callers`."""
+    """An address, and who calls by it: everybody, without `callers`."""
 
     address: Address
-    socket_mode: str = "0660"
-    socket_group: str = ""
     callers: Authenticator | None = None
     certificates: Certificates | None = None
 
@@ -209,14 +206,14 @@ class Services:
         handlers = self.interceptor.handlers(HEALTH, self.health, limited=False)
         server.add_registered_method_handlers(HEALTH.full_name, dict(handlers))
 
-    async def open(self, listener: Listener, options: tuple[tuple[str, int], ...]) -> Address:
-        """Listen, with gRPC's options, and return where; raises AddressError."""
-        self.server = server = grpc.aio.server(options=options)
+    async def open(self, listener: Listener, settings: Settings) -> Address:
+        """Listen, and return where; raises AddressError."""
+        self.server = server = grpc.aio.server(options=connection_options(settings))
         for service, handlers in self.contract(listener.callers).items():
             finder = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((finder,))
         self.register_health(server)
-        self.address = _bind(server, listener)
+        self.address = _bind(server, listener, settings)
         await server.start()
         return self.address
 
@@ -232,7 +229,7 @@ class Services:
             self.address.path.unlink(missing_ok=True)
 
 
-def _bind(server: grpc.aio.Server, listener: Listener) -> Address:
+def _bind(server: grpc.aio.Server, listener: Listener, settings: Settings) -> Address:
     address = listener.address
     # Nobody else's from the moment the socket exists; owner, group and mode follow.
     mask = os.umask(0o177) if address.path is not None else None
@@ -251,5 +248,5 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> Address:
             os.umask(mask)
     if address.path is None:
         return Address(address.host, port)
-    share_socket(address.path, listener.socket_mode, listener.socket_group)
+    share_socket(address.path, settings.socket_mode, settings.socket_group)
     return address

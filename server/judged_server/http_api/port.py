@@ -508,7 +508,8 @@ class HttpPort(Port):
         """Listen. Raises AddressError when that fails."""
         await super().open()
         if self.address.path is not None:
-            share_socket(self.address.path, self._listener.socket_mode, self._listener.socket_group)
+            settings = self._settings
+            share_socket(self.address.path, settings.socket_mode, settings.socket_group)
 
     async def _answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
         settings, handlers = self._settings, self._handlers[method.containing_service.full_name]

@@ -8,8 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from judged_server.api.authentication import CertificateFiles, Certificates
-from judged_server.settings import SettingsError
+from judged_server.api.authentication import Certificates
+from judged_server.settings import Settings, SettingsError
 
 from tests.fakes.authority import Authority
 
@@ -17,6 +17,10 @@ from tests.fakes.authority import Authority
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
+
+
+def settings_of(files: tuple[Path, Path], client_ca: Path | None = None) -> Settings:
+    return Settings(certificate=files[0], private_key=files[1], client_ca=client_ca)
 
 
 def replace(file: Path, other: Path) -> None:
@@ -47,9 +51,9 @@ def test_what_can_not_be_used_keeps_the_old_one(
     problem: str,
     capfd: pytest.CaptureFixture[str],
 ):
-    files = CertificateFiles(*authority.server(), authority.ca)
-    held = Certificates(files)
-    file: Path = getattr(files, which)
+    settings = settings_of(authority.server(), authority.ca)
+    held = Certificates(settings)
+    file: Path = getattr(settings, which)
     good = file.read_bytes()
     file.unlink()
     if content is not None:
@@ -68,14 +72,14 @@ def test_what_can_not_be_used_keeps_the_old_one(
 
 
 def test_the_middle_of_a_replacement_is_no_fault(authority: Authority):
-    files = CertificateFiles(*authority.server())
-    held = Certificates(files)
+    files = authority.server()
+    held = Certificates(settings_of(files))
     newer = authority.server("newer")
-    replace(files.certificate, newer[0])
+    replace(files[0], newer[0])
     assert not held.refresh()
     assert held.fetch() is None
     assert held.problem == ""
-    replace(files.private_key, newer[1])
+    replace(files[1], newer[1])
     assert held.fetch() is not None
     assert held.failures == 0
 
@@ -83,4 +87,4 @@ def test_the_middle_of_a_replacement_is_no_fault(authority: Authority):
 def test_a_certificate_that_has_ended(authority: Authority):
     files = authority.server("other", begins_in=timedelta(-10), ends_in=timedelta(-1))
     with pytest.raises(SettingsError, match=r"ended at .* UTC; renew it"):
-        Certificates(CertificateFiles(*files))
+        Certificates(settings_of(files))
