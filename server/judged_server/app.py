@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from judged_server.http_server import Port
     from judged_server.llm.models import ChatModels
     from judged_server.monitoring.opentelemetry import OtlpExport
-    from judged_server.monitoring.prometheus import Reading, Token
+    from judged_server.monitoring.prometheus import Read, Token
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
@@ -172,9 +172,8 @@ class App:
         work = [
             watch_loop(),
             self._memory.run(lambda: not self._admission.pending_bytes),
+            self._look_now_and_then(),
         ]
-        if any(part is not None for part in self._read_again().values()):
-            work.append(self._look_now_and_then())
         if self._ledger is not None:
             work.append(self._renew_leases(self._ledger))
         self._watches += map(asyncio.create_task, work)
@@ -331,9 +330,9 @@ class App:
                 PrometheusMetrics,
             )
 
-            metrics = PrometheusMetrics(version("judged"), self._readings())
+            metrics = PrometheusMetrics(version("judged"), self._readings)
             port = MonitoringPort(self._settings, metrics, self._is_ready, self._certificates)
-            telemetry.recorder = metrics
+            telemetry.recorder = metrics.note
             ports["metrics"], self._metrics_token = port, port.token
         elif self._settings.metrics_token_file or self._settings.metrics_client_ca:
             raise SettingsError(
@@ -341,80 +340,35 @@ class App:
             )
         return ports
 
-    def _read_again(self) -> Mapping[str, object]:
-        """Return what is read again while the server runs, None for what there is not."""
-        return {
-            "certificate": self._certificates,
-            "tenants": self._directory,
-            "metrics_token": self._metrics_token,
-        }
-
     def _is_ready(self) -> bool:
         return self._health.is_serving
 
-    def _readings(self) -> Mapping[str, Reading]:
-        """Return what is read when somebody asks for the metrics."""
-        from judged_server.monitoring.prometheus import Reading  # noqa: PLC0415
-
-        certificates, chat_models, budgets = self._certificates, self._chat_models, self._budgets
-        found = {
-            "ready": Reading(
-                "1 while the server is ready for calls.",
-                lambda: {"": float(self._health.is_serving)},
-            ),
-            "calls_in_work": Reading(
-                "Calls that have begun and not ended.", lambda: {"": self._interceptor.in_work}
-            ),
-            "request_bytes_in_work": Reading(
-                "Bytes of the requests in work.", lambda: {"": self._admission.pending_bytes}
-            ),
-            "queued_tokens": Reading(
-                "Tokens of texts that wait for an embedding model.",
-                self._embedders.queued_tokens,
-                "model",
-            ),
-            "python_blocks": Reading(
-                "Blocks of at most 512 bytes that Python's objects take.",
-                lambda: {"": sys.getallocatedblocks()},
-            ),
-            "reload_failures": Reading(
-                "Times that a file which is read again could not be used.",
-                lambda: {
-                    name: getattr(part, "failures", 0) for name, part in self._read_again().items()
-                },
-                "what",
-                is_counter=True,
-            ),
+    def _readings(self) -> Mapping[str, Read]:
+        """Return what the metrics tell of now; None for what this server does not have."""
+        certificates, models, budgets = self._certificates, self._chat_models, self._budgets
+        watched = {
+            "certificate": certificates,
+            "tenants": self._directory,
+            "metrics_token": self._metrics_token,
         }
-        if heap_in_use() is not None:
-            found["heap_in_use_bytes"] = Reading(
-                "Bytes that the C heap has given out; resident memory has what it keeps too.",
-                lambda: {"": heap_in_use() or 0},
-            )
-        if chat_models is not None:
-            found["provider_breaker_open"] = Reading(
-                "1 while requests to a provider are held until it answers again.",
-                chat_models.open_breakers,
-                "provider",
-            )
         shared = [part for part in (self._reply_cache, self._ledger) if part is not None]
-        if self._settings.store is not None and shared:
-            found["store_reachable"] = Reading(
-                "1 while the store that servers share answers.",
-                lambda: {"": float(not any(part.is_away for part in shared))},
-            )
-        if budgets.day_left() is not None:
-            found["budget_left"] = Reading(
-                "What is left of the budget of the day, as this process last saw it.",
-                lambda: {budgets.currency: to_amount(budgets.day_left() or 0)},
-                "currency",
-            )
-        if certificates is not None:
-            found["certificate_expiry_timestamp_seconds"] = Reading(
-                "When the server's certificate ends, in seconds since 1970.",
-                lambda: {"": certificates.now.ends.timestamp()},
-            )
-        return found
+        in_store = self._settings.store is not None and shared
+        left, ends = budgets.day_left(), certificates.now.ends.timestamp() if certificates else None
+        return {
+            "ready": self._health.is_serving,
+            "calls_in_work": self._interceptor.in_work,
+            "request_bytes_in_work": self._admission.pending_bytes,
+            "queued_tokens": self._embedders.queued_tokens(),
+            "python_blocks": sys.getallocatedblocks(),
+            "reload_failures": {
+                name: getattr(each, "failures", 0) for name, each in watched.items()
+            },
+            "heap_in_use_bytes": heap_in_use(),
+            "provider_breaker_open": None if models is None else models.open_breakers(),
+            "store_reachable": not any(part.is_away for part in shared) if in_store else None,
+            "budget_left": None if left is None else {budgets.currency: to_amount(left)},
+            "certificate_expiry_timestamp_seconds": ends,
+        }
 
 
 def _await_end_of_stdin(ends: Callable[[], object]) -> None:

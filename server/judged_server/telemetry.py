@@ -223,21 +223,14 @@ Stage = Literal["queue", "tokenize", "infer", "provider", "store"]
 waiting for a language model, reading stored replies."""
 
 
-class Recorder(Protocol):
-    """Hears what happens, on any thread. It must be quick, and raise nothing."""
-
-    def note(self, figure: str, value: float, *labels: str) -> None:
-        """Add to a counter, or to the distribution of a time."""
-        ...
-
-
-recorder: Recorder | None = None
+recorder: Callable[..., None] | None = None
+"""Hears what is noted, on any thread, as `note` does. It must be quick, and raise nothing."""
 
 
 def note(figure: str, value: float, *labels: str) -> None:
     """Add to a counter of FIGURES, or to the distribution of a time."""
     if recorder is not None:
-        recorder.note(figure, value, *labels)
+        recorder(figure, value, *labels)
 
 
 def note_lookups(cache: Literal["replies", "vectors"], hits: int, misses: int) -> None:

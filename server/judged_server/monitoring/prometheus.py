@@ -73,20 +73,42 @@ _TOKEN_CHARACTERS = 32
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Reading(NamedTuple):
-    """A value that is read when somebody asks, or one for each value of a label."""
-
-    text: str
-    read: Callable[[], Mapping[str, float]]
-    label: str = ""
-    is_counter: bool = False
+Read = float | Mapping[str, float] | None
+"""What is read when somebody asks: a value, or one for each value of a label."""
+READINGS = {
+    "ready": ("1 while the server is ready for calls.", ""),
+    "calls_in_work": ("Calls that have begun and not ended.", ""),
+    "request_bytes_in_work": ("Bytes of the requests in work.", ""),
+    "queued_tokens": ("Tokens of texts that wait for an embedding model.", "model"),
+    "python_blocks": ("Blocks of at most 512 bytes that Python's objects take.", ""),
+    "reload_failures": ("Times that a file which is read again could not be used.", "what"),
+    "heap_in_use_bytes": (
+        "Bytes that the C heap has given out; resident memory has what it keeps too.",
+        "",
+    ),
+    "provider_breaker_open": (
+        "1 while requests to a provider are held until it answers again.",
+        "provider",
+    ),
+    "store_reachable": ("1 while the store that servers share answers.", ""),
+    "budget_left": (
+        "What is left of the budget of the day, as this process last saw it.",
+        "currency",
+    ),
+    "certificate_expiry_timestamp_seconds": (
+        "When the server's certificate ends, in seconds since 1970.",
+        "",
+    ),
+}
+"""The texts and labels of what is read when somebody asks, by the name that follows `judged_`."""
+_COUNTED = "reload_failures"
 
 
 class PrometheusMetrics:
-    """Hears what happens, and tells it; implements telemetry.Recorder."""
+    """Hears what happens, and tells it."""
 
-    def __init__(self, version: str, readings: Mapping[str, Reading]) -> None:
-        """Take what is read when somebody asks, by the name of its metric after `judged_`."""
+    def __init__(self, version: str, readings: Callable[[], Mapping[str, Read]]) -> None:
+        """Take what reads READINGS."""
         # Else each counter and histogram has a series more for each of its labels' values.
         disable_created_metrics()
         self._registry = registry = CollectorRegistry()
@@ -116,12 +138,16 @@ class PrometheusMetrics:
 
     def collect(self) -> Iterable[Metric]:
         """Return what is read when somebody asks."""
-        for name, (text, read, label, is_counter) in self._readings.items():
-            kind = CounterMetricFamily if is_counter else GaugeMetricFamily
-            family = kind(f"judged_{name}", text, labels=[label] if label else [])
-            for each, value in read().items():
-                family.add_metric([each] if label else [], value)
-            yield family
+        for name, read in self._readings().items():
+            text, label = READINGS[name]
+            kind = CounterMetricFamily if name == _COUNTED else GaugeMetricFamily
+            if isinstance(read, Mapping):
+                family = kind(f"judged_{name}", text, labels=[label])
+                for each, value in read.items():
+                    family.add_metric([each], value)
+                yield family
+            elif read is not None:
+                yield kind(f"judged_{name}", text, read)
 
 
 class Token(WatchedFiles[bytes]):
