@@ -27,6 +27,7 @@ _HEADER_BYTES = 8190
 _CODES = {401: 16, 403: 7, 404: 5, 405: 12, 500: 13}
 """Codes of google.rpc.Code by HTTP status; others are INVALID_ARGUMENT, 3."""
 _CONTINUE = "100-continue"
+_KEPT = frozenset({"Allow", "WWW-Authenticate"})
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -86,7 +87,11 @@ async def _guarded(
     try:
         return await handler(request)
     except web.HTTPException as error:
-        return failure(error.status, error.text or error.reason)
+        response = failure(error.status, error.text or error.reason)
+        response.headers.update(
+            {name: error.headers[name] for name in _KEPT & error.headers.keys()}
+        )
+        return response
     except ConnectionError:
         raise  # its caller has gone
     except Exception as error:

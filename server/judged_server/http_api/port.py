@@ -40,7 +40,7 @@ from judged_server.api.listeners import CONTRACT, Listener
 from judged_server.api.requests import REQUEST_ID, Reader, callers_id
 from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
 from judged_server.domain import check_limit
-from judged_server.http_server import Port, failure, is_this_machine, wrong_host
+from judged_server.http_server import Port, is_this_machine, wrong_host
 from judged_server.scheduling.concurrency import run_by_size
 from judged_server.settings import Settings
 
@@ -270,17 +270,13 @@ Trailers = tuple[tuple[str, str | bytes], ...]
 class HttpCall:
     """A call over a request of aiohttp, with the part of gRPC's context that handlers use."""
 
-    def __init__(
-        self, request: web.Request, method: MethodDescriptor, max_bytes: int, unread_s: float
-    ) -> None:
-        """Take how large its message may be, and how long a reply may stay unread."""
+    def __init__(self, request: web.Request, method: MethodDescriptor, settings: Settings) -> None:
         self._request = request
         self._method = method
-        self._max_bytes = max_bytes
-        self._unread_s = unread_s
-        parse = partial(read_message, kind=method.input_type, max_bytes=max_bytes)
+        self._settings = settings
+        most = settings.max_message_bytes
+        parse = partial(read_message, kind=method.input_type, max_bytes=most)
         self.reader = Reader(parse, count_values)
-        self._is_read = False
         self._trailers: dict[str, str | bytes] = {}
         self._ends: float | None = None
         self._events: web.StreamResponse | None = None
@@ -348,15 +344,12 @@ class HttpCall:
         self.set_trailing_metadata(trailers)
         raise grpc.aio.AbortError("Locally aborted.")
 
-    async def read(self) -> Any:  # noqa: ANN401 - bytes, or gRPC's EOF
+    async def read(self) -> bytes:
         """Return the JSON of the call; it is received now, and only up to the limit.
 
         Raises LimitExceeded, InvalidField for a body of another kind, and MalformedMessage.
         """
-        if self._is_read:
-            return grpc.aio.EOF
-        self._is_read = True
-        request, most = self._request, self._max_bytes
+        request, most = self._request, self._settings.max_message_bytes
         if not request.body_exists:
             return b""
         if request.content_type != JSON:
@@ -376,10 +369,9 @@ class HttpCall:
 
     async def write(self, message: Message) -> None:
         """Write a reply of a stream as an event, named as the field of its oneof that is set."""
-        choices = message.DESCRIPTOR.oneofs
-        name = message.WhichOneof(choices[0].name) if choices else None
+        name = message.WhichOneof(message.DESCRIPTOR.oneofs[0].name)
         try:
-            await self._write_event(str(name or "message"), to_json(message))
+            await self._write_event(str(name), to_json(message))
         except ConnectionError:  # the caller has gone, which ends this task as in gRPC
             if (task := asyncio.current_task()) is not None:
                 task.cancel()
@@ -416,7 +408,7 @@ class HttpCall:
     async def _drained(self, writing: Awaitable[None]) -> None:
         """Write; cut the connection where its caller does not read."""
         try:
-            async with asyncio.timeout(self._unread_s):
+            async with asyncio.timeout(self._settings.max_unread_s):
                 await writing
         except TimeoutError:
             if self._request.transport is not None:
@@ -512,26 +504,23 @@ class HttpPort(Port):
             share_socket(self.address.path, settings.socket_mode, settings.socket_group)
 
     async def _answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
-        settings, handlers = self._settings, self._handlers[method.containing_service.full_name]
-        call = HttpCall(request, method, settings.max_message_bytes, settings.max_unread_s)
-        return await call.answer(handlers[method.name])
+        handlers = self._handlers[method.containing_service.full_name]
+        return await HttpCall(request, method, self._settings).answer(handlers[method.name])
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Turn web pages away where nobody is asked who calls; say where the calls are listed."""
         if self._listener.callers is None and (refused := self._refused(request)):
-            return failure(HTTPStatus.FORBIDDEN, refused)
+            raise web.HTTPForbidden(text=refused)
+        path = request.path[:200]
         try:
             return await handler(request)
-        except web.HTTPNotFound:
-            said = f"{request.path[:200]}: no such call by HTTP; /openapi.json has them"
-            return failure(HTTPStatus.NOT_FOUND, said)
+        except web.HTTPNotFound as error:
+            error.text = f"{path}: no such call by HTTP; /openapi.json has them"
+            raise
         except web.HTTPMethodNotAllowed as error:
-            allowed = error.headers["Allow"]
-            said = f"{request.path[:200]} wants {allowed}"
-            response = failure(HTTPStatus.METHOD_NOT_ALLOWED, said)
-            response.headers["Allow"] = allowed
-            return response
+            error.text = f"{path} wants {error.headers['Allow']}"
+            raise
 
     def _refused(self, request: web.Request) -> str:
         """Return why a request looks like one of a web page, "" if it does not."""

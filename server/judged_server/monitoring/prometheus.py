@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
-from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from judged_server.address import Address, AddressError
-from judged_server.http_server import Port, Shown, failure, wrong_host
+from judged_server.http_server import Port, Shown, wrong_host
 from judged_server.settings import Settings, SettingsError
 from judged_server.watched_files import WatchedFiles
 
@@ -229,11 +228,9 @@ class MonitoringPort(Port):
 
     async def _tell_metrics(self, request: web.Request) -> web.Response:
         if self._asks_nobody and (refused := wrong_host(request)):
-            raise web.HTTPForbidden(text=f"{refused}\n")
+            raise web.HTTPForbidden(text=refused)
         if self.token is not None and not self.token.is_shown(request):
             told = "the metrics want a token: authorization: Bearer, and that of metrics_token_file"
-            response = failure(HTTPStatus.UNAUTHORIZED, told)
-            response.headers["WWW-Authenticate"] = "Bearer"
-            return response
+            raise web.HTTPUnauthorized(text=told, headers={"WWW-Authenticate": "Bearer"})
         text = await asyncio.to_thread(self.metrics.text)
         return web.Response(body=text, headers={"Content-Type": _TEXT})

@@ -22,7 +22,7 @@ def test_callers_are_told_apart_by_their_connections():
 
     def peer(transport: object) -> str:
         request: Any = SimpleNamespace(headers={}, transport=transport)
-        return HttpCall(request, METHODS["/v1/GetUsage"], 1, 1.0).peer()
+        return HttpCall(request, METHODS["/v1/GetUsage"], Settings.model_construct()).peer()
 
     def connection(peername: object) -> object:
         return SimpleNamespace(get_extra_info=lambda _: peername)
