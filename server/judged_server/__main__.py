@@ -11,7 +11,6 @@ import itertools
 import os
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -59,13 +58,6 @@ _HUNG_UP = 128 + 13
 COMMANDS = frozenset({"cache", "tenants", "models"})
 
 
-class _Help(argparse.HelpFormatter):
-    """Breaks no line at a hyphen, so that flags and models keep their names."""
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
-
-
 class _Once(argparse.Action):
     """Keeps the value of an option, and refuses another one."""
 
@@ -93,7 +85,6 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser: one flag for each setting, and the models commands."""
     parser: argparse.ArgumentParser = _Parser(
         prog="judged-server",
-        formatter_class=_Help,
         usage="judged-server [--setting X ...] [models ACTION ... | cache ACTION ... | "
         "tenants ACTION ...]",
         description="Judge over gRPC. Settings: flag > JUDGED_* > --config file > "

@@ -9,6 +9,8 @@ import argparse
 import os
 from pathlib import Path
 
+from judged._views import plural
+
 from judged_server.settings import Settings, SettingsError, cache_folder
 from judged_server.store.kept_rows import DAMAGED, REPLIES, SIDE_FILES, KeptRows
 
@@ -31,48 +33,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def manage_cache(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one of the cache commands; return the exit status. Raises SettingsError."""
-    purges = arguments.action == "purge"
+    purges, where = arguments.action == "purge", "the store"
+    replies: int | None
     if settings.store is not None:
         from judged_server.store.postgres import stored_replies  # noqa: PLC0415 - of an extra
 
         replies, payload_bytes = stored_replies(settings.store, purge=purges)
-        if purges:
-            print(f"{_replies(replies)} deleted from the store; restart the servers that share it")
-        else:
-            print(f"{_replies(replies)}, {payload_bytes / 1000:.0f} kB, in the store")
-        return 0
-    folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
+    else:
+        folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
+        where = str(folder)
+        if not (folder / REPLIES.name).is_file():
+            print(f"no replies are stored in {folder}")
+            return 0
+        file = KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes, BUSY_S)
+        replies, payload_bytes = (file.purge(), 0) if purges else file.count()
+        file.close()
+        if replies is None or (purges and not _drop_damaged(folder)):
+            raise SettingsError(
+                f"the replies in {folder} can't be changed; is the disk full or read-only, or does "
+                "another process hold the file? Try again, or delete the folder"
+            )
+    counted = plural(replies, "reply", "replies")
     if purges:
-        return _purge(folder, settings)
-    return _show(folder, settings)
-
-
-def _show(folder: Path, settings: Settings) -> int:
-    file = _open(folder, settings)
-    if file is None:
-        print(f"no replies are stored in {folder}")
-        return 0
-    replies, payload_bytes = file.count()
-    file.close()
-    print(f"{_replies(replies)}, {payload_bytes / 1000:.0f} kB, in {folder}")
-    return 0
-
-
-def _purge(folder: Path, settings: Settings) -> int:
-    file = _open(folder, settings)
-    if file is None:
-        print(f"no replies are stored in {folder}")
-        return 0
-    deleted = file.purge()
-    file.close()
-    if deleted is not None and not _drop_damaged(folder):
-        deleted = None
-    if deleted is None:
-        raise SettingsError(
-            f"the replies in {folder} can't be changed; is the disk full or read-only, or does "
-            "another process hold the file? Try again, or delete the folder"
-        )
-    print(f"{_replies(deleted)} deleted from {folder}; restart the servers that run on it")
+        print(f"{counted} deleted from {where}; restart the servers that run on it")
+    else:
+        print(f"{counted}, {payload_bytes / 1000:.0f} kB, in {where}")
     return 0
 
 
@@ -84,13 +69,3 @@ def _drop_damaged(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _open(folder: Path, settings: Settings) -> KeptRows | None:
-    if not (folder / REPLIES.name).is_file():
-        return None
-    return KeptRows(folder, REPLIES, settings.llm_cache_disk_bytes, BUSY_S)
-
-
-def _replies(n: int) -> str:
-    return f"{n} {'reply' if n == 1 else 'replies'}"

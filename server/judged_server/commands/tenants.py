@@ -101,9 +101,8 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
     name = arguments.name
     if not NAME.fullmatch(name):
         raise SettingsError(f"tenants: {name[:80]!r} can't be a name: it has {NAME_RULE}")
-    tokens = tokens_beside(path)
-    _refuse_taken(arguments.out)
-    with changing(tokens) as held:  # it also makes the file, and is the lock of the other one
+    # It also makes the file of tokens, and is the lock of the other one.
+    with changing(tokens_beside(path)) as held:
         secret, is_there = held[0].secret, path.exists()
         known = read_tenants(path, secret).by_name if is_there else {}
         text = text_of(path.read_bytes(), str(path)) if is_there else ""
@@ -120,7 +119,6 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
 
 def _new_token(path: Path, arguments: argparse.Namespace) -> None:
     now, name, out = _now(), arguments.name, arguments.out
-    _refuse_taken(out)
     ends = None if arguments.days is None else now + timedelta(days=arguments.days)
     with changing(tokens_beside(path)) as held:
         before = held[0].of(name, now)
@@ -150,11 +148,6 @@ def _write_token(out: Path, token: str) -> None:
         raise SettingsError(
             f"--out {out} can't be written: {error.strerror}; name another"
         ) from None
-
-
-def _refuse_taken(out: Path | None) -> None:
-    if out is not None and out.exists():
-        raise SettingsError(f"--out {out} is there already; name a file that is not")
 
 
 def _revoke(path: Path, name: str, id_: str) -> None:

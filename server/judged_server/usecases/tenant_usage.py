@@ -35,18 +35,8 @@ async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) 
         TENANT.get().name,
         used is not None,
         [
-            UsageRow(
-                row.day,
-                row.judge,
-                row.rubric,
-                row.model,
-                row.questions,
-                row.input_tokens,
-                row.output_tokens,
-                to_amount(row.nano),
-                row.currency,
-            )
-            for row in used or ()
+            UsageRow(day, judge, rubric, model, asked, read, written, to_amount(nano), currency)
+            for day, _, judge, model, rubric, currency, asked, read, written, nano in used or ()
         ],
         left,
     )
