@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from judged_server.api.authentication import Certificates
-from judged_server.settings import Settings, SettingsError
+from judged_server.settings import Settings, SettingsError, load
 
 from tests.fakes.authority import Authority
 
@@ -20,7 +20,8 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def settings_of(files: tuple[Path, Path], client_ca: Path | None = None) -> Settings:
-    return Settings(certificate=files[0], private_key=files[1], client_ca=client_ca)
+    named = {"certificate": files[0], "private_key": files[1], "client_ca": client_ca}
+    return load({name: str(path) for name, path in named.items() if path is not None})
 
 
 def replace(file: Path, other: Path) -> None:
