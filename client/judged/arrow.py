@@ -16,28 +16,31 @@ import re
 import threading
 import time
 import warnings
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import repeat
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from judged._batching.judging import PASSING, cut
 from judged._convert import CostLimit, missing_for
 from judged._local import local
+from judged._transport.call import CHUNKS_IN_FLIGHT
+from judged._transport.primitives import in_order
 from judged._views import of_all
 from judged.client import Client
 from judged.credentials import Credentials
-from judged.errors import FailedPrecondition, InternalError, InvalidArgument, WrongType
+from judged.errors import FailedPrecondition, InvalidArgument, WrongType
 from judged.values import (
     AnswerItem,
-    AnswerScore,
     Asking,
+    CacheMode,
     Judge,
     JudgeIdentity,
     QueryGroup,
     Rubric,
+    ScoredAnswers,
     Source,
     Status,
     Usage,
@@ -47,6 +50,7 @@ from judged.values import (
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
 except ImportError:
     raise ImportError("judged.arrow needs pyarrow; run: pip install 'judged[arrow]'") from None
 
@@ -56,6 +60,8 @@ LOCAL = "local"
 _LEAST_S = 0.001
 _STATUS = {int(status): status.name for status in Status}
 _SOURCE = {int(source): source.name for source in Source}
+_TEXTS = {"string", "large_string", "string_view"}
+"""What pyarrow calls types of texts."""
 _PLACE = re.compile(r"(?:^|\.)(?:groups|items)\[(\d+)\]\.?(\w*)")
 """Which group or item a refusal is about, and which field of it."""
 _NOT_OF_THE_ROW = {
@@ -68,20 +74,10 @@ _NOT_OF_THE_ROW = {
     "TIMEOUT",
 }
 """Reasons that say nothing of the row: more money, time or the right key gives it a verdict."""
-_OF_THE_SERVER = {"", "INTERNAL"}
+_OF_THE_SERVER = {"", "ABORTED", "DATA_LOSS", "INTERNAL", "UNKNOWN"}
 """Reasons of a fault of the server, which a row may bring about."""
-
-
-class _Row(NamedTuple):
-    """What came of a row."""
-
-    status: str
-    passed: bool | None = None
-    score: float | None = None
-    probability: float | None = None
-    error: VerdictError | None = None
-    source: str | None = None
-    judge: str | None = None
+_Row = tuple[Any, ...]
+"""Status, relevant or passed, score, probability, why it is missing, source and judge."""
 
 
 @dataclass(frozen=True)
@@ -148,73 +144,96 @@ class _Question:
             rule = f"must be a Table or RecordBatch of pyarrow, not {type(batch).__name__}"
             raise WrongType.of_field("batch", rule)
         ids, items, rows = self._read(batch)
-        limit = CostLimit(asking or self.asking)
-        usage = self._fill(items, rows, limit) if items else None
-        works = any(row.judge is not None for row in rows.values())
-        missing = {
-            place: row.error
-            for place, row in rows.items()
-            if row.error is not None and _passes(row.error, works=works)
-        }
-        reasons = Counter(f"{error.reason}: {error.message}" for error in missing.values())
-        kept = [place for place in range(len(ids)) if self.every_row or place not in missing]
-        cells = [_cells(rows[place], left=place in missing) for place in kept]
+        usage = self._fill(items, rows, CostLimit(asking or self.asking)) if items else None
+        missing, kept, cells = Counter[str](), list[int](), list[_Row]()
+        for place in range(len(ids)):
+            status, *values, error, source, judge = rows[place]
+            if error is not None:
+                passes = error.retryable or error.reason in _NOT_OF_THE_ROW
+                error = f"{error.reason}: {error.message}"
+                missing[error] += passes
+                if passes and not self.every_row:
+                    continue
+                status = None if passes else status
+            kept.append(place)
+            cells.append((status, *values, error, source, judge))
         ids = ids if len(kept) == len(ids) else ids.take(pa.array(kept, pa.int64()))
         schema = self.schema(ids.type)
         columns = zip(*cells, strict=True) if cells else repeat((), len(schema) - 1)
         arrays = map(pa.array, columns, schema.types[1:])
         table = type(batch).from_arrays([ids, *arrays], schema=schema)
-        return Answered(table, usage, reasons)
+        return Answered(table, usage, +missing)
 
     def _fill(
         self, items: Mapping[int, Any], rows: dict[int, _Row], limit: CostLimit
     ) -> Usage | None:
-        """Put what came of each item into `rows`; return what it took.
-
-        A refusal of one is its error, and the others are asked without it. Of those that a fault
-        of the server came of, each half is asked again, until it is known whose it is.
-        """
+        """Put what came of each item into `rows`; return what it took."""
         client = _client(self.target, self.credentials)
-        usages: list[Usage] = []
         ends = time.monotonic() + self.timeout
-        rounds = deque([self._chunks(client, items)])
-        while rounds:
-            chunks, taken = rounds.popleft(), 0
-            left = max(ends - time.monotonic(), _LEAST_S)
-            try:
-                asked = [[items[place] for place in chunk] for chunk in chunks]
-                for found, usage in self._ask(client.with_options(timeout=left), asked, limit):
-                    chunk = chunks[taken]
-                    taken += 1
-                    rows.update(zip(chunk, found, strict=True))
-                    usages += [usage] if usage is not None else []
-                    broken = [place for place in chunk if _is_broken(rows[place])]
-                    if len(chunk) > 1 and broken:
-                        half = (len(broken) + 1) // 2
-                        rounds.append([each for each in (broken[:half], broken[half:]) if each])
-            except InvalidArgument as error:
-                if (at := _PLACE.search(error.field)) is None:
-                    raise
-                chunk = chunks[taken]
-                rule = error.message.removeprefix(f"{error.field}: ")
-                name = self.columns.get(at[2], at[2])
-                rows[chunk.pop(int(at[1]))] = _refused(name, rule, error.reason)
-                # The rest of this chunk alone: those behind it are not judged once for each.
-                rounds.appendleft(chunks[taken + 1 :])
-                rounds.appendleft([chunk] if chunk else [])
+        usages: list[Usage] = []
+
+        def ask(chunk: Sequence[int]) -> None:
+            todo = [chunk]
+            while todo:
+                places = todo.pop()
+                left = max(ends - time.monotonic(), _LEAST_S)
+                found, usage = self._asked(client, {at: items[at] for at in places}, limit, left)
+                rows.update(found)
+                usages.extend(() if usage is None else (usage,))
+                again = [[at for at in places if at not in found]]
+                broken = [at for at in found if _is_broken(rows[at])]
+                if broken and not self._works(client, left):
+                    rows.update(
+                        {at: _failed(replace(rows[at][4], retryable=True)) for at in broken}
+                    )
+                elif len(places) > 1:
+                    # Each half is asked again, until it is known which row the fault is of.
+                    half = (len(broken) + 1) // 2
+                    again += [broken[:half], broken[half:]]
+                todo += filter(None, again)
+
+        ahead = 1 if limit.limited else CHUNKS_IN_FLIGHT
+        with closing(in_order(ask, self._chunks(items), ahead)) as done:
+            for _ in done:
+                pass
         return sum(usages, Usage()) if usages else None
+
+    def _asked(
+        self, client: Client, items: Mapping[int, Any], limit: CostLimit, timeout: float
+    ) -> tuple[Mapping[int, _Row], Usage | None]:
+        """Return what came of the items of a call, or of the refused one, and what it took."""
+        try:
+            found = self._call(client, list(items.values()), limit.rest(), timeout)
+        except InvalidArgument as error:
+            if (at := _PLACE.search(error.field)) is None:
+                raise
+            rule = error.message.removeprefix(f"{error.field}: ")
+            name = self.columns.get(at[2], at[2])
+            return {list(items)[int(at[1])]: _refused(name, rule, error.reason)}, None
+        except PASSING as error:
+            limit.lost(error)
+            return dict.fromkeys(items, _failed(missing_for(error))), None
+        limit.took(found.usage)
+        return dict(zip(items, self._rows(found), strict=True)), found.usage
+
+    def _works(self, client: Client, timeout: float) -> bool:
+        """Return whether the server answers about a row that nothing is wrong with."""
+        texts = {each: ["text"] if each in self._lists else "text" for each in self.columns}
+        try:
+            found = self._call(client, [self._item(0, texts)], Asking(CacheMode.ONLY), timeout)
+        except PASSING:
+            return False
+        return {error.reason for error in found.errors.values()} <= {"NOT_CACHED"}
 
     def _read(self, batch: Any) -> tuple[Any, dict[int, Any], dict[int, _Row]]:  # noqa: ANN401 - as above
         """Return the ids, what is to be asked by its row, and the rows that can't be asked."""
         if not batch.num_columns:  # an engine's batch of nothing
             return pa.array([], pa.string()), {}, {}
-        columns = self.columns
+        columns, there = self.columns, batch.schema.names
         for name in (self.id, *columns.values()):
-            if (n := batch.schema.names.count(name)) != 1:
-                there = ", ".join(batch.schema.names)
-                rule = (
-                    f"the batch has {'no' if not n else 'more than one'} such column, but {there}"
-                )
+            if (n := there.count(name)) != 1:
+                many = "more than one" if n else "no"
+                rule = f"the batch has {many} such column, but {', '.join(there)}"
                 raise InvalidArgument.of_field(name, rule)
         ids = batch.column(self.id)
         check_ids(self.id, ids)
@@ -225,9 +244,8 @@ class _Question:
         items: dict[int, Any] = {}
         rows: dict[int, _Row] = {}
         for place, values in enumerate(zip(*texts, strict=True)):
-            faults = map(_fault, columns.values(), values)
-            if (fault := next(filter(None, faults), None)) is not None:
-                rows[place] = fault
+            if None in values:
+                rows[place] = _refused(list(columns.values())[values.index(None)], "is null")
             else:
                 items[place] = self._item(place, dict(zip(columns, values, strict=True)))
         return ids, items, rows
@@ -255,14 +273,18 @@ class _Question:
         """Return what is asked of a row."""
         raise NotImplementedError
 
-    def _chunks(self, client: Client, items: Mapping[int, Any]) -> list[list[int]]:
-        """Return the rows in lists that are each asked about by one call."""
+    def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
+        """Yield the rows in lists that are each asked about by one call."""
+        yield list(items)
+
+    def _call(
+        self, client: Client, items: Sequence[Any], asking: Asking | None, timeout: float
+    ) -> Any:  # noqa: ANN401 - of the question
+        """Return what is found of items, with errors and usage."""
         raise NotImplementedError
 
-    def _ask(
-        self, client: Client, chunks: Sequence[Sequence[Any]], limit: CostLimit
-    ) -> Iterator[tuple[Sequence[_Row], Usage | None]]:
-        """Yield what came of each chunk, in order, and what it took."""
+    def _rows(self, found: Any) -> Iterable[_Row]:  # noqa: ANN401 - of the question
+        """Return what came of each item."""
         raise NotImplementedError
 
 
@@ -295,41 +317,30 @@ class Judging(_Question):
     _fields = ("query", "expected", "retrieved")
 
     def _item(self, place: int, values: Mapping[str, Any]) -> QueryGroup:  # noqa: ARG002
-        return QueryGroup(values["query"], [values.get("expected", "")], [values["retrieved"]])
+        expected = [] if self.expected is None else [values["expected"]]
+        return QueryGroup(values["query"], expected, [values["retrieved"]])
 
-    def _chunks(self, client: Client, items: Mapping[int, Any]) -> list[list[int]]:
-        # Blank texts would have a score from a judge that compares with them.
-        probe = [QueryGroup(retrieved=["text"])]
-        if self.expected is None and not client.estimate(probe, self.judge).contexts:
+    def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
+        places = list(items)
+        for chunk in cut(items.values(), self.judge, self.asking):
+            yield [places[piece.index] for piece in chunk]
+
+    def _call(
+        self, client: Client, items: Sequence[QueryGroup], asking: Asking | None, timeout: float
+    ) -> Verdicts:
+        found = client.judge(items, self.judge, asking=asking, timeout=timeout)
+        if len(found) != len(items):
             rule = "the judge compares with an expected text; name the column that has it"
             raise InvalidArgument.of_field("expected", rule)
-        places = list(items)
-        chunks = cut(items.values(), self.judge, self.asking)
-        return [[places[piece.index] for piece in chunk] for chunk in chunks]
+        return found
 
-    def _ask(
-        self, client: Client, chunks: Sequence[Sequence[Any]], limit: CostLimit
-    ) -> Iterator[tuple[Sequence[_Row], Usage | None]]:
-        for done in client.judge_stream(chunks, self.judge, asking=limit.rest()):
-            if done.error is not None:
-                limit.lost(InternalError(done.error.message, code=done.error.reason))
-                yield [_Row("ERROR", error=done.error)] * len(chunks[done.chunk_id]), None
-            if (found := done.verdicts) is not None:
-                limit.took(found.usage)
-                yield self._rows(found), found.usage
-
-    def _rows(self, found: Verdicts) -> Sequence[_Row]:
-        signature, ok = self._signature_of(found.judge), int(Status.OK)
-        columns = (found.relevant, found.score, found.probability or repeat(None), found.source)
-        rows = [
-            _Row("OK", bool(relevant), score, probability, None, _SOURCE[source], signature)
-            for relevant, score, probability, source in zip(*columns, strict=False)
-        ]
-        for i, status in enumerate(found.status):
-            if status != ok:
-                error, source = found.errors.get(i), rows[i].source
-                rows[i] = _Row(_STATUS[status], error=error, source=source, judge=signature)
-        return rows
+    def _rows(self, found: Verdicts) -> Iterable[_Row]:
+        n, signature = len(found), self._signature_of(found.judge)
+        columns = (found.relevant, found.score, found.probability or repeat(None))
+        errors = map(found.errors.get, range(n))
+        names, sources = map(_STATUS.get, found.status), map(_SOURCE.get, found.source)
+        for row in zip(names, *columns, errors, sources, repeat(signature, n), strict=False):
+            yield row if row[0] == "OK" else (row[0], None, None, None, *row[4:])
 
 
 @dataclass(frozen=True)
@@ -354,79 +365,54 @@ class Scoring(_Question):
     def _item(self, place: int, values: Mapping[str, Any]) -> AnswerItem:
         return AnswerItem(str(place), **values)
 
-    def _chunks(self, client: Client, items: Mapping[int, Any]) -> list[list[int]]:  # noqa: ARG002
-        return [list(items)]
+    def _call(
+        self, client: Client, items: Sequence[AnswerItem], asking: Asking | None, timeout: float
+    ) -> ScoredAnswers:
+        return client.score_answers(items, [self.rubric], asking=asking, timeout=timeout)
 
-    def _ask(
-        self, client: Client, chunks: Sequence[Sequence[Any]], limit: CostLimit
-    ) -> Iterator[tuple[Sequence[_Row], Usage | None]]:
-        for chunk in chunks:
-            try:
-                found = client.score_answers(chunk, [self.rubric], asking=limit.rest())
-            except PASSING as error:
-                limit.lost(error)
-                yield [_Row("ERROR", error=missing_for(error))] * len(chunk), None
-                continue
-            limit.took(found.usage)
-            yield list(map(self._row, found)), found.usage
-
-    def _row(self, found: AnswerScore) -> _Row:
-        source = None if found.source is None else found.source.name
-        signature = self._signature_of(found.judge)
-        values = (found.passed, found.score, found.probability)
-        return _Row(found.status.name, *values, found.error, source, signature)
+    def _rows(self, found: ScoredAnswers) -> Iterable[_Row]:
+        for score in found:
+            values = (score.status.name, score.passed, score.score, score.probability, score.error)
+            source = None if score.source is None else score.source.name
+            yield (*values, source, self._signature_of(score.judge))
 
 
-def _cells(row: _Row, *, left: bool) -> Sequence[Any]:
-    """Return the cells of a row; one that is to be asked again has no status."""
-    why = row.error
-    text = None if why is None else f"{why.reason}: {why.message}"
-    return (None if left else row.status, *row[1:4], text, *row[5:])
-
-
-def _is_broken(row: _Row) -> bool:
-    return row.error is not None and row.error.reason in _OF_THE_SERVER
-
-
-def _passes(error: VerdictError, *, works: bool) -> bool:
-    """Return whether a row may have a verdict the next time.
-
-    A fault of the server is the row's own where others of its batch were answered.
-    """
-    if error.reason in _OF_THE_SERVER:
-        return not works
-    return error.retryable or error.reason in _NOT_OF_THE_ROW
+def _failed(error: VerdictError) -> _Row:
+    return ("ERROR", None, None, None, error, None, None)
 
 
 def _refused(name: str, rule: str, reason: str = "INVALID_FIELD") -> _Row:
-    return _Row("ERROR", error=VerdictError(0, reason, f"{name}: {rule}", retryable=False))
+    return _failed(VerdictError(0, reason, f"{name}: {rule}", retryable=False))
+
+
+def _is_broken(row: _Row) -> bool:
+    return row[4] is not None and row[4].reason in _OF_THE_SERVER
 
 
 def check_ids(name: str, ids: Any) -> None:  # noqa: ANN401 - as above
     """Raise InvalidArgument for ids of another type, that are null, or there twice."""
-    if len(ids) and not (_is_text(ids.type) or pa.types.is_integer(ids.type)):
+    if not len(ids):
+        return
+    if not (str(ids.type) in _TEXTS or pa.types.is_integer(ids.type)):
         raise WrongType.of_field(name, f"must hold texts or whole numbers, not {ids.type}")
-    first: dict[object, int] = {}
-    for place, value in enumerate(ids.to_pylist()):
-        if value is None:
-            raise InvalidArgument.of_field(name, f"is null in row {place}; give every row an id")
-        if (at := first.setdefault(value, place)) != place:
-            rule = f"is {value!r} in rows {at} and {place}; give every row an id of its own"
-            raise InvalidArgument.of_field(name, rule)
-
-
-def _is_text(kind: Any) -> bool:  # noqa: ANN401 - as above
-    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(fits(kind) for fits in is_text)
+    if ids.null_count:
+        rule = f"is null in row {pc.index(ids.is_null(), True)}; give every row an id"
+        raise InvalidArgument.of_field(name, rule)
+    if len(ids.unique()) < len(ids):
+        values, counts = ids.value_counts().flatten()
+        twice = values.filter(pc.greater(counts, 1))[0]
+        first, second, *_ = pc.indices_nonzero(pc.equal(ids, twice))
+        rule = f"is {twice.as_py()!r} in rows {first} and {second}; give every row an id of its own"
+        raise InvalidArgument.of_field(name, rule)
 
 
 def _texts(name: str, column: Any, *, lists: bool) -> list[Any]:  # noqa: ANN401 - as above
-    """Return the texts of a column, or its lists; bytes for what is not UTF-8. Raises WrongType."""
+    """Return the texts of a column, or its lists; None where one is null. Raises WrongType."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    fits = is_list == lists and _is_text(kind.value_type if is_list else kind)
+    fits = is_list == lists and str(kind.value_type if is_list else kind) in _TEXTS
     if not (fits or pa.types.is_null(kind)):
         what = "lists of texts" if lists else "texts"
         raise WrongType.of_field(name, f"must hold {what}, not {kind}")
@@ -434,22 +420,14 @@ def _texts(name: str, column: Any, *, lists: bool) -> list[Any]:  # noqa: ANN401
         found: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
         found = list(map(_decoded, column))
-    return [() if value is None else value for value in found] if lists else found
+    return [None if None in (each or ()) else each or () for each in found] if lists else found
 
 
 def _decoded(scalar: Any) -> Any:  # noqa: ANN401 - as above
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
-        return b""
-
-
-def _fault(name: str, value: Any) -> _Row | None:  # noqa: ANN401 - as above
-    """Return the answer to a text that can't be sent, or a list with one; None where all can."""
-    texts = (value,) if isinstance(value, str | bytes | None) else value
-    if all(type(text) is str for text in texts):
-        return None
-    return _refused(name, "is null" if None in texts else "is not UTF-8")
+        return ["\udcff"] if pa.types.is_nested(scalar.type) else "\udcff"  # which are refused
 
 
 _clients: dict[tuple[int, str | None, Credentials | None], Client] = {}
