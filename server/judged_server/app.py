@@ -58,7 +58,7 @@ from judged_server.process import (
 from judged_server.scheduling.concurrency import IN_PYTHON
 from judged_server.settings import Settings, SettingsError, cache_folder
 from judged_server.store.kept_rows import REPLIES, VECTORS, KeptRows, Kind
-from judged_server.store.ledger import LEASE_S, Ledger
+from judged_server.store.ledger import LEASE_S, FileLedger, Ledger
 from judged_server.telemetry import Logger
 from judged_server.tenants import FileDirectory
 from judged_server.usecases.judge_batch import Estimator
@@ -469,7 +469,7 @@ def _budgets(settings: Settings, models: ChatModels | None) -> tuple[Ledger | No
 
         ledger = PostgresLedger(settings.store)
     else:
-        ledger = Ledger(budget.file or default_ledger(os.environ))
+        ledger = FileLedger(budget.file or default_ledger(os.environ))
     return ledger, Budgets(currency, budget.per_request, budget.per_day, ledger)
 
 
@@ -482,7 +482,7 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
         return ReplyCache(most, ttl_s, _kept(settings, REPLIES))
     from judged_server.store.postgres import PostgresRows  # noqa: PLC0415 - of an extra
 
-    return ReplyCache(most, ttl_s, PostgresRows(settings.store))
+    return ReplyCache(most, ttl_s, PostgresRows(settings.store, ttl_s))
 
 
 def _kept(settings: Settings, kind: Kind) -> KeptRows | None:

@@ -18,7 +18,7 @@ import pytest
 from judged import Asking, CacheMode, Client, QueryGroup
 from judged.credentials import Token
 from judged.errors import JudgedError
-from judged_server.store.ledger import LEASE_S, Account, Ledger, boot_time
+from judged_server.store.ledger import LEASE_S, Account, FileLedger, boot_time
 
 from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.integration.llm_config import llm_config, priced
@@ -120,7 +120,7 @@ async def left_after_leases(spending: Path) -> int:
     with sqlite3.connect(spending) as db:
         account = db.execute("SELECT account, period, currency FROM settled").fetchone()
     db.close()
-    ledger = Ledger(spending, lambda: boot_time() + LEASE_S + 1)
+    ledger = FileLedger(spending, lambda: boot_time() + LEASE_S + 1)
     try:
         return (await ledger.draw(Account(*account), LIMIT, LIMIT, 0)).amount
     finally:

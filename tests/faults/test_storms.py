@@ -29,7 +29,7 @@ from judged_server.llm.question import Question
 from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.llm.transport.endpoint import Clock
-from judged_server.store.ledger import Ledger
+from judged_server.store.ledger import FileLedger
 
 from tests.fakes.canaries import TEXT
 from tests.fakes.providers.faulty_http import completion
@@ -163,7 +163,7 @@ async def test_callers_who_leave_at_any_moment_leave_nothing_behind(tmp_path: Pa
     counts: Counter[str] = Counter()
     tasks_before = asyncio.all_tasks()
     sockets_before = open_sockets()
-    file = Ledger(tmp_path / "day.db")
+    file = FileLedger(tmp_path / "day.db")
     budgets = Budgets("USD", per_day=1e6, ledger=file)
     ledger = budgets.day
     model_caller = ModelCaller(budgets, ReplyCache(1 << 18))

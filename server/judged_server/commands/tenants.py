@@ -189,7 +189,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
 
     from judged_server.llm.budgets import default_ledger  # noqa: PLC0415
     from judged_server.llm.config import read_configuration  # noqa: PLC0415
-    from judged_server.store.ledger import Ledger, Used  # noqa: PLC0415
+    from judged_server.store.ledger import FileLedger, Used  # noqa: PLC0415
 
     since = (_now() - timedelta(days=arguments.days - 1)).strftime("%Y-%m-%d")
     if settings.store is not None:
@@ -200,7 +200,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
         path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
         if not path.exists():
             raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
-        ledger = Ledger(path)
+        ledger = FileLedger(path)
         try:
             rows = ledger.read_used(since)
         finally:

@@ -227,8 +227,7 @@ class ModelCaller:
 
         Where servers share a store, one of them asks, and the others wait for its reply.
         """
-        shared = None if self._cache is None else self._cache.shared
-        claimed = shared is not None and await self._claim(asked)
+        claimed = await self._claim(asked)
         if isinstance(claimed, Answer):
             return claimed
         try:
@@ -241,8 +240,8 @@ class ModelCaller:
             claimed = not await self._keep(asked, answer) and claimed
             return answer
         finally:
-            if shared is not None and claimed:
-                shared.release(asked.key)
+            if self._cache is not None and claimed:
+                self._cache.release(asked.key)
 
     async def _claim(self, asked: _Asked) -> Answer | bool:
         """Return an answer, where there is none to ask for, or whether the question was claimed.

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
 from judged_server.llm.rubrics.rubric import Rubric
-from judged_server.store.kept_rows import KeptRows, Row
+from judged_server.store.kept_rows import DAY_S, Row
 
-if TYPE_CHECKING:
-    from judged_server.store.postgres import PostgresRows  # its driver is an extra's
-
-DAY_S = 86_400
 STORED_WITHIN_S = 0.25
 """How long a reply waits to be stored before it is answered all the same."""
 _OVERHEAD_BYTES = 800
@@ -32,6 +28,18 @@ _PAYLOADS = TypeAdapter(ChatReply, config=ConfigDict(strict=True, allow_inf_nan=
 
 
 _DAMAGED = ChatReply("", FinishReason.UNTOLD, TokenUsage(), "", unreadable="it is damaged")
+
+
+class ReplyStore(Protocol):
+    """A file (`KeptRows`), or a database in which servers claim what they ask (`PostgresRows`)."""
+
+    @property
+    def is_away(self) -> bool: ...  # noqa: D102 - here and below: see PostgresRows
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]: ...  # noqa: D102
+    async def keep(self, row: Row, within_s: float) -> None: ...  # noqa: D102
+    async def claim(self, key: bytes) -> Row | None: ...  # noqa: D102
+    def release(self, key: bytes) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
 
 
 class _Entry(NamedTuple):
@@ -47,12 +55,10 @@ class ReplyCache:
         self,
         memory_bytes: int,
         ttl_s: float = 30 * DAY_S,
-        store: KeptRows | PostgresRows | None = None,
+        store: ReplyStore | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""
-        self.shared = None if store is None or isinstance(store, KeptRows) else store
-        """The store, where several servers share it."""
         self._most_bytes = memory_bytes
         self._bytes = 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -63,7 +69,7 @@ class ReplyCache:
     @property
     def is_away(self) -> bool:
         """Whether replies are in a store of several servers that can't be reached now."""
-        return self.shared is not None and self.shared.is_away
+        return self._store is not None and self._store.is_away
 
     def held(self, key: bytes) -> ChatReply | None:
         """Return the reply that memory holds under a key."""
@@ -91,21 +97,21 @@ class ReplyCache:
     async def claimed(self, key: bytes) -> ChatReply | None:
         """Return None once the question is this server's to ask, or a reply that came before.
 
-        For a store that is shared. Raises StoreAway.
+        Whoever asks then keeps the reply, or releases the question. Raises StoreAway.
         """
-        shared = self.shared
-        while shared is not None:
-            now = self._now()
-            if await shared.claim(key, now - self._ttl_s, now + DAY_S):
-                break
-            row = await shared.follow(key)
-            if row is not None and (not row.payload or self._counts(row.created)):
-                reply = from_payload(row.payload)
-                if reply is None:
-                    return _DAMAGED
-                self._hold(row, reply)
-                return reply
-        return None
+        row = None if self._store is None else await self._store.claim(key)
+        if row is None:
+            return None
+        reply = from_payload(row.payload)
+        if reply is None:
+            return _DAMAGED
+        self._hold(row, reply)
+        return reply
+
+    def release(self, key: bytes) -> None:
+        """Let another server ask a question."""
+        if self._store is not None:
+            self._store.release(key)
 
     async def keep(
         self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply, left_s: float

@@ -43,6 +43,9 @@ LINGER_S = 0.25
 HURRIED_LINGER_S = 0.003
 """How long they do where somebody waits until they are written."""
 
+DAY_S = 86_400
+"""A row from so far in the future does not count: it would for ever, by a clock put right since."""
+
 _PAGE = 8192
 _EVICT_FROM, _HURRY_FROM = 0.8, 0.87
 _MOST_EVICTIONS = 64
@@ -157,6 +160,18 @@ class KeptRows:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-write")
         self._closed = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is a store of several servers that can't be reached now."""
+        return False
+
+    async def claim(self, key: bytes) -> Row | None:  # noqa: ARG002 - see PostgresRows
+        """Return None: whoever misses a row may ask for it."""
+        return None
+
+    def release(self, key: bytes) -> None:
+        """Give up a claim; there are none."""
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         """Return what is stored under keys."""

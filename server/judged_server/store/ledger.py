@@ -1,6 +1,6 @@
-"""What the servers of a machine have spent, in a file that survives their restarts and kills.
+"""What servers have spent, where it survives their restarts and kills.
 
-Those that share a store have it there: `store.postgres_ledger`.
+That is a file of those of one machine, or the store that servers share (`store.postgres_ledger`).
 
 An account is a budget: that of the server, or one of a tenant. In a period (a day, a month) it has
 
@@ -9,26 +9,28 @@ An account is a budget: that of the server, or one of a tenant. In a period (a d
   that was killed end LEASE_S later, and what they held can be drawn again.
 
 What is settled is written before the answer that it paid for is given, so that a kill loses no
-charge but for questions under way. The file also has what each tenant asked of each model, by day
-and by judge; of what no budget counts, a kill may lose what waits to be written.
+charge but for questions under way. There is also what each tenant asked of each model, by day and
+by judge; of what no budget counts, a kill may lose what waits to be written.
 
-A thread of its own reads and writes the file, one thing after the other, so that the event loop
-never waits for another process; what comes while it writes is written together.
+A thread of its own reads and writes, one thing after the other, so that the event loop never waits
+for another process; what comes while it writes is written together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
+from contextlib import AbstractContextManager, suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from judged_server.domain import MOST_NANO
 from judged_server.settings import SettingsError
@@ -69,28 +71,54 @@ _CREATE = (
     ) WITHOUT ROWID
     """,
 )
-_SETTLE = """
-    INSERT INTO settled VALUES (:account, :period, :currency, :spent)
-    ON CONFLICT DO UPDATE SET nano = MIN(nano + :spent, :most)
-"""
-_RELEASE = """
-    UPDATE leases SET nano = MAX(0, nano - :released), until = :until
-    WHERE process = :process AND account = :account AND period = :period AND currency = :currency
-"""
-_LEASE = """
-    INSERT INTO leases VALUES (:process, :account, :period, :currency, :nano, :until)
-    ON CONFLICT DO UPDATE SET nano = nano + :nano, until = :until
-"""
-_LEASE_AGAIN = """
-    INSERT INTO leases VALUES (:process, :account, :period, :currency, :nano, :until)
-    ON CONFLICT DO NOTHING
-"""
+# PostgreSQL's statements; `_for_file` makes SQLite's of them.
+_OF = "account = %s AND period = %s AND currency = %s"
+_UNTIL = f"judged_now_1() + {LEASE_S}"
+_SETTLE = f"""
+INSERT INTO judged_settled_1 (account, period, currency, nano) VALUES (%s, %s, %s, %s)
+ON CONFLICT (account, period, currency) DO UPDATE
+SET nano = least(CAST(judged_settled_1.nano AS numeric) + EXCLUDED.nano, {MOST_NANO})
+"""  # noqa: S608 - of our own words, here and below
+_RELEASE = f"""
+UPDATE judged_leases_1 SET nano = greatest(0, nano - %s), until = {_UNTIL}
+WHERE {_OF} AND process = %s
+"""  # noqa: S608
+# One that began before a machine was started anew may end later than any can.
+_END = f"""
+DELETE FROM judged_leases_1
+WHERE {_OF} AND (until < judged_now_1() OR until > judged_now_1() + {LEASE_S})
+"""  # noqa: S608
+_TAKEN = f"""
+SELECT (SELECT coalesce(sum(nano), 0) FROM judged_settled_1 WHERE {_OF})
+  + (SELECT coalesce(sum(nano), 0) FROM judged_leases_1 WHERE {_OF})
+"""  # noqa: S608
+_LEASE = f"""
+INSERT INTO judged_leases_1 (account, period, currency, process, nano, until)
+VALUES (%s, %s, %s, %s, %s, {_UNTIL}) ON CONFLICT (account, period, currency, process) DO
+"""  # noqa: S608
+_LEASE_AGAIN = f"{_LEASE} NOTHING"
+_LEASE_MORE = f"{_LEASE} UPDATE SET nano = judged_leases_1.nano + EXCLUDED.nano, until = {_UNTIL}"
+_RENEW = f"UPDATE judged_leases_1 SET until = {_UNTIL} WHERE process = %s"  # noqa: S608
+_LEAVE = "DELETE FROM judged_leases_1 WHERE process = %s"
 _USED = """
-    INSERT INTO used VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET questions = questions + excluded.questions,
-        input_tokens = input_tokens + excluded.input_tokens,
-        output_tokens = output_tokens + excluded.output_tokens, nano = nano + excluded.nano
+INSERT INTO judged_used_1 AS u VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (day, tenant, judge, model, rubric, currency) DO UPDATE SET
+  questions = u.questions + EXCLUDED.questions,
+  input_tokens = u.input_tokens + EXCLUDED.input_tokens,
+  output_tokens = u.output_tokens + EXCLUDED.output_tokens, nano = u.nano + EXCLUDED.nano
 """
+READ_USED = f"""
+SELECT day, tenant, judge, model, rubric, currency, questions, input_tokens, output_tokens,
+  CAST(least(nano, {MOST_NANO}) AS bigint)
+FROM judged_used_1 WHERE day >= %s AND (CAST(%s AS text) IS NULL OR tenant = %s)
+ORDER BY day, tenant
+"""  # noqa: S608
+
+
+@cache
+def _for_file(statement: str) -> str:
+    """Return a statement for a file, whose tables have plain names."""
+    return re.sub(r"judged_(\w+?)_1\b", r"\1", statement).replace("%s", "?")
 
 
 class Account(NamedTuple):
@@ -140,7 +168,7 @@ _log = Logger("budget")
 
 
 class LedgerFault(Exception):
-    """The file can't be read or written, so that nobody knows what was spent."""
+    """It can't be read or written, so that nobody knows what was spent."""
 
 
 def _wake(waiters: Iterable[asyncio.Future[bool]], is_written: bool) -> None:
@@ -155,36 +183,14 @@ def boot_time() -> float:
     return time.clock_gettime(clock)
 
 
-class Ledger:
-    """The file as one process sees it. Used on one event loop."""
+class Ledger(ABC):
+    """What was spent, as one process sees it. Used on one event loop."""
 
-    def __init__(self, path: Path, now: Callable[[], float] = boot_time) -> None:
-        """Open the file, or make it. Raises SettingsError when that fails."""
-        self._begin(str(path))
-        self._now = now
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            make_private(path)
-            self._db = connect(path, BUSY_S)
-            with transaction(self._db):
-                for statement in _CREATE:
-                    self._db.execute(statement)
-        except OSError as error:
-            raise SettingsError(
-                f"budget file {path} can't be used: {error.strerror}; name one that the server may "
-                "write to, as file under [budget]"
-            ) from None
-        except sqlite3.Error as error:
-            raise SettingsError(
-                f"budget file {path} can't be used: {error}; name another, or move it away and "
-                "today's spending is counted anew"
-            ) from None
-
-    def _begin(self, where: str) -> None:
+    def __init__(self, where: str) -> None:
         self._where = where
         self._process = uuid.uuid4().hex
         self._waiting: deque[Settled | Used] = deque()
+        self._batch: list[Settled | Used] = []
         self._writer: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[bool]] = []
         self._is_failing = False
@@ -194,6 +200,26 @@ class Ledger:
     def is_away(self) -> bool:
         """Whether it is kept in a store of several servers that can't be reached now."""
         return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what waits, give back what this process has drawn, and end."""
+
+    @abstractmethod
+    async def _on_thread(self, work: Callable[[], Result]) -> Result:
+        """Return what comes of work on the thread. Raises LedgerFault."""
+
+    @abstractmethod
+    def _execute(self, statement: str, values: Sequence[object]) -> Iterable[tuple[Any, ...]]:
+        """Return the rows that a statement gives. For the thread, as all below."""
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[object]:
+        """Return what does all of a `with`, or nothing of it."""
+
+    def _begins(self) -> bool:
+        """Return whether the batch in this transaction has not been written before."""
+        return True
 
     async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
         """Draw as much as is wanted, or left below a limit. Raises LedgerFault.
@@ -238,33 +264,12 @@ class Ledger:
         return await self._on_thread(partial(self.read_used, since, tenant))
 
     def _renew(self) -> None:
-        until = self._now() + LEASE_S
-        self._db.execute("UPDATE leases SET until = ? WHERE process = ?", (until, self._process))
+        self._write()  # what could not be written, and nobody waits for any more
+        self._execute(_RENEW, [self._process])
 
     def read_used(self, since: str, tenant: str | None = None) -> list[Used]:
-        """Return the same, for a thread that has the file to itself. Raises sqlite3.Error."""
-        rows = self._db.execute(
-            "SELECT * FROM used WHERE day >= ? AND (? IS NULL OR tenant = ?) ORDER BY day, tenant",
-            (since, tenant, tenant),
-        )
-        return [Used(*row) for row in rows]
-
-    async def _on_thread(self, work: Callable[[], Result]) -> Result:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
-            raise LedgerFault(str(error)) from error
-
-    def close(self) -> None:
-        """Write what waits, give back what this process has drawn, and close the file."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._writer is not None:
-            self._writer.cancel()
-        self._thread.submit(self._leave).result()
-        self._thread.shutdown()
-        self._db.close()
+        """Return the same, for the thread that has it to itself. Raises what the driver does."""
+        return [Used(*row) for row in self._execute(READ_USED, [since, tenant, tenant])]
 
     def _write_soon(self) -> None:
         if self._writer is None and not self._closed:
@@ -303,63 +308,105 @@ class Ledger:
 
     def _write(self) -> None:
         """Write all that waits; what can't be written waits on."""
-        entries = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if not entries:
-            return
-        until = self._now() + LEASE_S
-        try:
-            with transaction(self._db):
-                for entry in entries:
-                    if isinstance(entry, Used):
-                        self._db.execute(_USED, entry)
-                    else:
-                        self._settle(entry, until)
-        except BaseException:
-            self._waiting.extendleft(reversed(entries))
-            raise
+        while self._batch or self._waiting:
+            if not self._batch:
+                self._batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            with self._transaction():
+                if self._begins():
+                    self._settle_all()
+            self._batch = []
 
-    def _settle(self, entry: Settled, until: float) -> None:
-        values: dict[str, object] = {
-            **entry.account._asdict(),
-            "spent": min(entry.spent, MOST_NANO),
-            "released": min(entry.released, MOST_NANO),
-            "most": MOST_NANO,
-            "process": self._process,
-            "until": until,
-        }
-        if entry.spent:
-            self._db.execute(_SETTLE, values)
-        self._db.execute(_RELEASE, values)
+    def _settle_all(self) -> None:
+        settled: dict[Account, list[int]] = {}
+        used: dict[tuple[str, ...], list[int]] = {}
+        for entry in self._batch:
+            more: Sequence[int]
+            if isinstance(entry, Used):
+                sums, more = used.setdefault(entry[:6], [0] * 4), entry[6:]
+            else:
+                sums, more = settled.setdefault(entry.account, [0] * 2), entry[1:]
+            sums[:] = (min(a + b, MOST_NANO) for a, b in zip(sums, more, strict=True))
+        for account, (spent, released) in sorted(settled.items()):
+            self._execute(_SETTLE, [*account, spent])
+            self._execute(_RELEASE, [released, *account, self._process])
+        for key, counts in sorted(used.items()):
+            self._execute(_USED, [*key, *counts])
 
     def _draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
         self._write()  # what could not be written before counts before anything is drawn
-        now = self._now()
-        with transaction(self._db):
-            # One from before the machine was started anew may end later than any can.
-            self._db.execute(
-                "DELETE FROM leases WHERE until < ? OR until > ?", (now, now + LEASE_S)
-            )
-            values = {**account._asdict(), "process": self._process, "until": now + LEASE_S}
+        lease = [*account, self._process]
+        with self._transaction():
+            self._execute(_SETTLE, [*account, 0])  # from here on others wait
+            self._execute(_END, account)
             if holds:
-                self._db.execute(_LEASE_AGAIN, {**values, "nano": holds})
-            taken = self._sum("settled", account) + self._sum("leases", account)
+                self._execute(_LEASE_AGAIN, [*lease, holds])
+            [(total,)] = self._execute(_TAKEN, [*account, *account])
+            taken = int(total)
             drawn = min(wanted, max(0, limit - taken))
             if drawn:
-                self._db.execute(_LEASE, {**values, "nano": drawn})
+                self._execute(_LEASE_MORE, [*lease, drawn])
         return Drawn(drawn, taken + drawn)
 
-    def _sum(self, table: str, account: Account) -> int:
-        (total,) = self._db.execute(
-            f"SELECT SUM(nano) FROM {table} WHERE account = ? AND period = ? AND currency = ?",  # noqa: S608 - a name of our own
-            account,
-        ).fetchone()
-        return int(total or 0)
+    def _end(self) -> None:
+        """Write what waits, and give back what this process has drawn."""
+        self._write()
+        self._execute(_LEAVE, [self._process])
+
+
+class FileLedger(Ledger):
+    """A file of the servers of a machine."""
+
+    def __init__(self, path: Path, now: Callable[[], float] = boot_time) -> None:
+        """Open the file, or make it. Raises SettingsError when that fails."""
+        super().__init__(str(path))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path)
+            self._db = connect(path, BUSY_S)
+            self._db.create_function("now", 0, now)
+            self._db.create_function("least", 2, min)
+            self._db.create_function("greatest", 2, max)
+            with transaction(self._db):
+                for statement in _CREATE:
+                    self._db.execute(statement)
+        except OSError as error:
+            raise SettingsError(
+                f"budget file {path} can't be used: {error.strerror}; name one that the server may "
+                "write to, as file under [budget]"
+            ) from None
+        except sqlite3.Error as error:
+            raise SettingsError(
+                f"budget file {path} can't be used: {error}; name another, or move it away and "
+                "today's spending is counted anew"
+            ) from None
+
+    async def _on_thread(self, work: Callable[[], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise LedgerFault(str(error)) from error
+
+    def _execute(self, statement: str, values: Sequence[object]) -> Iterable[tuple[Any, ...]]:
+        return self._db.execute(_for_file(statement), values)
+
+    def _transaction(self) -> AbstractContextManager[None]:
+        return transaction(self._db)
+
+    def close(self) -> None:
+        """Write what waits, give back what this process has drawn, and close the file."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer is not None:
+            self._writer.cancel()
+        self._thread.submit(self._leave).result()
+        self._thread.shutdown()
+        self._db.close()
 
     def _leave(self) -> None:
         try:
             self._db.execute(f"PRAGMA busy_timeout = {LEAVING_S * 1000:.0f}")
-            self._write()
+            self._end()
         except sqlite3.Error as error:
             self._warn(error)
-        with suppress(sqlite3.Error):
-            self._db.execute("DELETE FROM leases WHERE process = ?", (self._process,))

@@ -20,16 +20,17 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict
 
 from judged_server.settings import SettingsError
-from judged_server.store.kept_rows import MAX_WAITING_BYTES, Row, StoreAway
+from judged_server.store.kept_rows import DAY_S, MAX_WAITING_BYTES, Row, StoreAway
 from judged_server.telemetry import Logger
 
 LEASE_S = 6.0
@@ -56,12 +57,26 @@ CREATE TABLE IF NOT EXISTS judged_processes_1 (
   process uuid PRIMARY KEY, until timestamptz NOT NULL);
 CREATE OR REPLACE FUNCTION judged_runs_1(uuid) RETURNS boolean LANGUAGE sql VOLATILE AS
   'SELECT EXISTS (SELECT FROM judged_processes_1 WHERE process = $1 AND until > clock_timestamp())';
+CREATE OR REPLACE FUNCTION judged_now_1() RETURNS float8 LANGUAGE sql VOLATILE AS
+  'SELECT extract(epoch FROM clock_timestamp())::float8';
+CREATE TABLE IF NOT EXISTS judged_settled_1 (
+  account text, period text, currency text, nano bigint NOT NULL,
+  PRIMARY KEY (account, period, currency));
+CREATE TABLE IF NOT EXISTS judged_leases_1 (
+  account text, period text, currency text, process text, nano bigint NOT NULL,
+  until double precision NOT NULL, PRIMARY KEY (account, period, currency, process));
+CREATE TABLE IF NOT EXISTS judged_writers_1 (process text PRIMARY KEY, last bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS judged_used_1 (
+  day text, tenant text, judge text, model text, rubric text, currency text,
+  questions bigint NOT NULL, input_tokens bigint NOT NULL, output_tokens bigint NOT NULL,
+  nano numeric NOT NULL, PRIMARY KEY (day, tenant, judge, model, rubric, currency));
 """
+_LAST_TABLE = "judged_used_1"
 # A function, since it sees what has been committed when it is called: a statement that waited for
 # another process's claim would not see the lease that came with it.
 _READ = """
-SELECT crc, key, payload, rubric, version, model, created, judged_runs_1(process)
-FROM judged_replies_1 WHERE key = ANY(%b::bytea[])
+SELECT crc, key, payload, rubric, version, model, created FROM judged_replies_1
+WHERE key = ANY(%b::bytea[]) AND (payload <> '' OR judged_runs_1(process))
 """
 _PUT = """
 INSERT INTO judged_replies_1 SELECT * FROM unnest(%b::bytea[], %b::bigint[], %b::bytea[],
@@ -100,12 +115,11 @@ WITH gone AS (DELETE FROM judged_replies_1 WHERE payload <> '' RETURNING octet_l
 SELECT count(*), coalesce(sum(n), 0)::bigint FROM gone
 """
 
-Answered = TypeVar("Answered")
 _log = Logger("store")
 
 
-def connect(url: str, schema: str, last_table: str, *, durable: bool = True) -> Connection:
-    """Return a connection to a database that has the tables of a schema, or gets them.
+def connect(url: str, *, durable: bool = True) -> Connection:
+    """Return a connection to a database that has the tables, or gets them.
 
     What it writes is on disk before anybody is told, unless not `durable`. Raises psycopg.Error.
     """
@@ -124,10 +138,10 @@ def connect(url: str, schema: str, last_table: str, *, durable: bool = True) -> 
     db: Connection = psycopg.connect(**own, autocommit=True, prepare_threshold=None)
     try:
         # First whether it is there: a role that may use tables need not be one that makes them.
-        if db.execute("SELECT to_regclass(%s)", [last_table]).fetchone() == (None,):
+        if db.execute("SELECT to_regclass(%s)", [_LAST_TABLE]).fetchone() == (None,):
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", [_SCHEMA_LOCK])
-                db.execute(schema)
+                db.execute(_SCHEMA)
     except BaseException:
         db.close()
         raise
@@ -145,105 +159,122 @@ def check_url(url: str) -> None:
         ) from None
 
 
+@contextmanager
+def command_connection(url: str) -> Iterator[Connection]:
+    """Lend a command a connection, for as long as it takes. Raises SettingsError."""
+    check_url(url)
+    try:
+        with connect(url) as db:
+            db.execute("SET statement_timeout = 0")
+            yield db
+    except psycopg.Error as error:
+        raise SettingsError(f"store: {str(error).strip()}; try again") from None
+
+
 def stored_replies(url: str, *, purge: bool) -> tuple[int, int]:
     """Return how many replies are stored, and their bytes; delete them to `purge`.
 
     Raises SettingsError.
     """
-    check_url(url)
-    try:
-        with _connected(url) as db:
-            db.execute("SET statement_timeout = 0")
-            count, size = db.execute(_PURGE if purge else _COUNT).fetchall()[0]
-    except psycopg.Error as error:
-        raise SettingsError(f"store: {str(error).strip()}; try again") from None
+    with command_connection(url) as db:
+        count, size = db.execute(_PURGE if purge else _COUNT).fetchall()[0]
     return count, size
 
 
-def _connected(url: str, *, durable: bool = True) -> Connection:
-    return connect(url, _SCHEMA, "judged_processes_1", durable=durable)
+@dataclass(slots=True, eq=False)
+class Asked:
+    """What somebody waits for: keys, a key to be claimed, or work to be done."""
+
+    what: Any
+    future: asyncio.Future[Any]
+    is_granted: bool = False
 
 
 class Worker(threading.Thread):
-    """A thread with a connection, by which `work` does what waits, over and over.
+    """A thread with a connection, by which `work` does what is asked, and `tell`s what came of it.
 
-    That returns after how many seconds it has to be called again, None for when it is woken, and
-    leaves what it could not do where it was. After a second failure in a row, `fail` ends that.
+    It is called with what was asked, and again with the same if it failed, but for what it took off
+    the list. It returns after how many seconds it has to be called again even so, None for never.
     """
 
     def __init__(
         self,
         name: str,
         connected: Callable[[], Connection],
-        work: Callable[[Connection], float | None],
-        fail: Callable[[], None],
+        work: Callable[[Connection, list[Asked]], float | None],
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._connected, self._work, self._fail = connected, work, fail
+        self._connected, self._work = connected, work
+        self._asked: deque[Asked] = deque()
         self._woken = threading.Event()
-        self._closing = self._is_told = False
+        self.is_closing = self._is_told = False
         self._failures = 0
         self._began: float | None = None
-        self.start()
 
     @property
     def is_away(self) -> bool:
         """Whether there is no connection, or the database does not answer."""
         began = self._began
-        return self._failures > 1 or (began is not None and time.monotonic() - began > PATIENCE_S)
+        stands = began is not None and time.monotonic() - began > PATIENCE_S
+        return stands or self._failures > 1 or not self.is_alive()
 
     def wake(self) -> None:
-        """Let it look at what waits."""
+        """Let it call `work`."""
         self._woken.set()
 
-    async def answer(self, future: asyncio.Future[Answered]) -> Answered:
-        """Return what comes of something that waits for it. Raises StoreAway where nothing does."""
+    async def answer(self, asked: Asked) -> Any:  # noqa: ANN401
+        """Return what comes of what is asked. Raises StoreAway where nothing does."""
+        if self.is_away:
+            raise StoreAway
+        self._asked.append(asked)
         self._woken.set()
         try:
-            while not future.done() and not self.is_away:
-                await asyncio.wait({future}, timeout=_LOOK_S)
-        except BaseException:
-            future.cancel()
-            raise
-        if future.cancel():
-            self.tell("it does not answer")
-            raise StoreAway
-        return future.result()
+            while not asked.future.done():
+                if self.is_away:
+                    self._tell("it does not answer")
+                    raise StoreAway
+                await asyncio.wait({asked.future}, timeout=_LOOK_S)
+            return asked.future.result()
+        finally:
+            asked.future.cancel()
 
-    def tell(self, reason: str) -> None:
-        """Write one line in the log until the database is back."""
-        if not self._is_told:
-            self._is_told = True
-            _log.warning("store unreachable", connection=self.name, reason=reason)
+    async def ask(self, what: object) -> Any:  # noqa: ANN401
+        """Return the answer to what is asked. Raises StoreAway where there is none."""
+        return await self.answer(Asked(what, _new()))
 
     def close(self) -> None:
         """End it once it has done what waits, or can't."""
-        self._closing = True
+        self.is_closing = True
         self._woken.set()
         self.join(LEAVING_S)
 
     def run(self) -> None:
         """Work until it is closed."""
         db: Connection | None = None
+        batch: list[Asked] = []
         is_last = False
-        while True:
+        while not is_last:
             self._woken.clear()
-            is_last, self._began = self._closing, time.monotonic()
+            is_last, self._began = self.is_closing, time.monotonic()
+            batch = [each for each in batch if not each.future.done()]
+            while self._asked and len(batch) < _BATCH:
+                if not (asked := self._asked.popleft()).future.done():
+                    batch.append(asked)
             try:
                 db = self._connected() if db is None else db
-                pause = self._work(db)
-                self._succeeded()
-            except Exception as error:  # noqa: BLE001 - whoever waits must be told
+                pause = self._work(db, batch)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
                 if db is not None:
                     db.close()
-                db = None
-                pause = self._failed(error)
-            self._began = None
-            if is_last:
-                break
-            if self._failures > 1:
-                time.sleep(AGAIN_S)  # whoever comes in the meantime is told at once
+                db, pause = None, 0.0
+                self._failed(error)
             else:
+                batch = []
+                self._succeeded()
+            self._began = None
+            if self._failures > 1 and not is_last:
+                time.sleep(AGAIN_S)  # whoever comes in the meantime is told at once
+            elif not (self._asked or is_last):
                 self._woken.wait(pause)
         if db is not None:
             db.close()
@@ -254,79 +285,45 @@ class Worker(threading.Thread):
             self._is_told = False
             _log.info("store reachable again", connection=self.name)
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: Exception) -> None:
         self._failures += 1
         if not isinstance(error, psycopg.Error):
             _log.exception("store failed", connection=self.name)
-        # A connection that was cut says nothing of the database.
-        if self._failures > 1 or self._closing:
-            self.tell(str(error).partition("\n")[0] or type(error).__name__)
-            self._fail()
-        return 0.0
+        if self._failures > 1:  # a connection that was cut says nothing of the database
+            self._tell(str(error).partition("\n")[0] or type(error).__name__)
 
-
-class _Asked(NamedTuple):
-    """A key that somebody waits for, and what a claim of it says of replies that count."""
-
-    key: bytes
-    future: asyncio.Future[Any]
-    since: float = 0.0
-    until: float = 0.0
-
-
-class _Line:
-    """What waits for a thread; a batch of it stays until it is done. For the thread but `put`."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[_Asked] = deque()
-        self._batch: list[_Asked] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting or self._batch)
-
-    def put(self, asked: _Asked) -> None:
-        """Let something wait. For any thread."""
-        self._waiting.append(asked)
-
-    def batch(self, most: int = _BATCH) -> list[_Asked]:
-        """Return what is next, the same until it is `done`."""
-        while self._waiting and len(self._batch) < most:
-            self._batch.append(self._waiting.popleft())
-        return self._batch
-
-    def done(self) -> list[_Asked]:
-        """Take the batch off."""
-        batch, self._batch = self._batch, []
-        return batch
-
-    def all(self) -> list[_Asked]:
-        """Take all off."""
-        self.batch(len(self._waiting) + len(self._batch))
-        return self.done()
+    def _tell(self, reason: str) -> None:
+        """Write one line in the log until the database is back."""
+        if not self._is_told:
+            self._is_told = True
+            _log.warning("store unreachable", connection=self.name, reason=reason)
 
 
 class PostgresRows:
     """The database as one process sees it. `close` is not for the event loop's thread."""
 
-    def __init__(self, url: str) -> None:
-        """Raise SettingsError for a bad address; a database that is away is waited for."""
+    def __init__(self, url: str, ttl_s: float) -> None:
+        """Let rows count for `ttl_s` seconds from when they were created.
+
+        A database that is away is waited for. Raises SettingsError for a bad address.
+        """
         check_url(url)
         self._process = uuid.uuid4()
-        self._gets, self._claims, self._follows = _Line(), _Line(), _Line()
+        self._ttl_s = ttl_s
         self._lock = threading.Lock()
-        self._puts: dict[bytes, Row] = {}
+        self._puts: dict[bytes, tuple[Row, asyncio.Future[None]]] = {}
         self._put_bytes = 0
-        self._writers: list[asyncio.Future[Any]] = []
-        self._releases: deque[bytes] = deque()
+        self._released: deque[bytes] = deque()
+        self._left: deque[Asked] = deque()
+        """Claims that nobody waits for any more."""
         self._doubtful: set[bytes] = set()
         """Keys that may be claimed without anybody's knowledge, or are to be released."""
-        self._followed: dict[bytes, list[_Asked]] = {}
+        self._followed: dict[bytes, list[Asked]] = {}
         self._renewed = self._looked = -LEASE_S
-        self._is_leaving = False
-        self._moving = Worker("replies", lambda: _connected(url), self._move, self._fail_moves)
-        self._claiming = Worker(
-            "claims", lambda: _connected(url, durable=False), self._settle, self._fail_claims
-        )
+        self._moving = Worker("replies", lambda: connect(url), self._move)
+        self._claiming = Worker("claims", lambda: connect(url, durable=False), self._settle)
+        self._moving.start()
+        self._claiming.start()
 
     @property
     def is_away(self) -> bool:
@@ -335,216 +332,189 @@ class PostgresRows:
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
         """Return the whole rows that are stored under keys; none while the database is away."""
-        asked = [_Asked(key, _new()) for key in keys]
-        try:
-            found = await asyncio.gather(
-                *(self._answer(self._moving, self._gets, each) for each in asked)
-            )
-        except StoreAway:
-            return {}
-        return {row.key: row for row in found if row is not None}
+        found: dict[bytes, Row] = {}
+        if not self.is_away:
+            with suppress(StoreAway):
+                found = await self._moving.ask(keys)
+        return found
 
     async def keep(self, row: Row, within_s: float) -> None:
         """Return once a row is in the database, or was not in time.
 
         Rows wait for a database that is away, up to MAX_WAITING_BYTES of them.
         """
-        waits = within_s > 0 and not self.is_away
         written = _new()
         with self._lock:
             before = self._puts.get(row.key)
-            size = self._put_bytes + len(row.payload) - (len(before.payload) if before else 0)
-            if size > MAX_WAITING_BYTES:
-                self.release(row.key)
-                return
-            self._puts[row.key], self._put_bytes = row, size
-            if waits:
-                self._writers.append(written)
+            size = self._put_bytes + len(row.payload) - (len(before[0].payload) if before else 0)
+            is_taken = size <= MAX_WAITING_BYTES
+            if is_taken:
+                self._puts[row.key], self._put_bytes = (row, written), size
+        if not is_taken:
+            self.release(row.key)
+            return
         self._moving.wake()
-        if waits:
+        if within_s > 0 and not self.is_away:
             await asyncio.wait({written}, timeout=within_s)
 
-    async def claim(self, key: bytes, since: float, until: float) -> bool:
-        """Return whether a key is now this process's, to keep a row under it or to release it.
+    async def claim(self, key: bytes) -> Row | None:
+        """Return None once a key is this process's, to keep a row under it or to release it.
 
-        It is not where a row was created between `since` and `until`, or a process that runs has
-        claimed it. Raises StoreAway.
+        Or the row that counts and is there, or comes from the process that had claimed the key; a
+        damaged one has no payload. Raises StoreAway.
         """
-        asked = _Asked(key, _new(), since, until)
-        granted: bool = await self._answer(self._claiming, self._claims, asked)
-        return granted
-
-    async def follow(self, key: bytes) -> Row | None:
-        """Return the row under a key once there is one; None once the key can be claimed.
-
-        A damaged row has no payload. Raises StoreAway.
-        """
-        asked = _Asked(key, _new())
-        found: Row | None = await self._answer(self._claiming, self._follows, asked)
-        return found
+        if self.is_away:
+            raise StoreAway
+        asked = Asked(key, _new())
+        try:
+            row: Row | None = await self._claiming.answer(asked)
+        except BaseException:
+            self._left.append(asked)
+            self._claiming.wake()
+            raise
+        return row
 
     def release(self, key: bytes) -> None:
         """Give up a claim, soon, unless a row is kept under its key."""
         if key not in self._puts:
-            self._releases.append(key)
+            self._released.append(key)
             self._claiming.wake()
 
     def close(self) -> None:
         """Write what waits, and give up what this process has claimed."""
         self._moving.close()
-        self._is_leaving = True
         self._claiming.close()
 
-    async def _answer(self, worker: Worker, line: _Line, asked: _Asked) -> Any:  # noqa: ANN401
-        """Return what comes of what is asked. Raises StoreAway where nothing does."""
-        future = asked.future
-        if self.is_away:
-            raise StoreAway
-        line.put(asked)
-        try:
-            return await worker.answer(future)
-        except asyncio.CancelledError:
-            # A claim that comes as its caller leaves is nobody's.
-            is_late = future.done() and not future.cancelled() and line is self._claims
-            if is_late and future.exception() is None and future.result():
-                self.release(asked.key)
-            raise
-
-    def _move(self, db: Connection) -> float | None:
+    def _move(self, db: Connection, asked: list[Asked]) -> None:
         """Read and write replies."""
-        found = _read(db, self._gets.batch())
-        tell((each.future, _whole(found.get(each.key))) for each in self._gets.done())
+        found = _read(db, {key for each in asked for key in each.what})
+        whole = {key: row for key, row in found.items() if row is not None and row.payload}
+        tell(
+            (each.future, {key: whole[key] for key in each.what if key in whole}) for each in asked
+        )
         with self._lock:
-            rows, count = [self._puts[key] for key in sorted(self._puts)], len(self._writers)
-        for start in range(0, len(rows), _BATCH):
-            self._put(db, rows[start : start + _BATCH])
-        self._tell_writers(count)
-        return 0.0 if self._gets or self._puts else None
+            puts = [self._puts[key] for key in sorted(self._puts)]
+        for start in range(0, len(puts), _BATCH):
+            self._put(db, puts[start : start + _BATCH])
 
-    def _put(self, db: Connection, rows: list[Row]) -> None:
-        values = [(row.key, row.checksum, *row[1:]) for row in rows]
+    def _put(self, db: Connection, puts: list[tuple[Row, asyncio.Future[None]]]) -> None:
+        values = [(row.key, row.checksum, *row[1:]) for row, _ in puts]
+        is_stored = True
         try:
             db.execute(_PUT, [list(column) for column in zip(*values, strict=True)])
         except psycopg.DataError:  # a name with a NUL, which no text there may have
-            _log.exception("replies not stored", count=len(rows))
-            self._releases.extend(row.key for row in rows)  # else others follow them in vain
-            self._claiming.wake()
+            _log.exception("replies not stored", count=len(puts))
+            is_stored = False
         with self._lock:
-            for row in rows:
-                if self._puts[row.key] is row:  # else a newer one waits
+            for row, written in puts:
+                if self._puts[row.key][1] is written:  # else a newer one waits
                     del self._puts[row.key]
                     self._put_bytes -= len(row.payload)
+        if not is_stored:
+            for row, _ in puts:
+                self.release(row.key)  # else others follow them in vain
+        tell((written, None) for _, written in puts)
 
-    def _tell_writers(self, count: int) -> None:
-        with self._lock:
-            written, self._writers = self._writers[:count], self._writers[count:]
-        tell((each, None) for each in written)
-
-    def _fail_moves(self) -> None:
-        tell((each.future, StoreAway()) for each in self._gets.all())
-        self._tell_writers(len(self._writers))
-
-    def _settle(self, db: Connection) -> float | None:
-        """Renew the lease, and do what waits of claims."""
+    def _settle(self, db: Connection, asked: list[Asked]) -> float | None:
+        """Do what waits of claims, and renew the lease."""
         now = time.monotonic()
-        self._doubtful |= {self._releases.popleft() for _ in range(len(self._releases))}
+        self._doubtful.update(each.what for each in _taken(self._left) if each.is_granted)
+        self._doubtful.update(_taken(self._released))
         if self._doubtful:
             db.execute(_RELEASE, [sorted(self._doubtful), self._process])
             self._doubtful.clear()
-        if self._is_leaving:
+        if self._claiming.is_closing:
             db.execute(_LEAVE, [self._process])
             return None
-        if batch := self._claims.batch():
-            self._claim(db, batch)
+        wanted = {each.what for each in asked}
+        found: dict[bytes, Row | None] = {}
+        if now - self._looked >= FOLLOW_S:
+            self._looked = now
+            found, ended = self._look(db)
+            wanted |= ended
+        for each in asked:
+            self._followed.setdefault(each.what, []).append(each)
+        asked.clear()  # if this fails they are looked at again
+        if wanted:
+            found |= self._claim(db, wanted)
             self._renewed = now
         elif now - self._renewed >= RENEW_S:
             db.execute(_RENEW, [self._process, LEASE_S])
             self._renewed = now
-        self._look(db, now)
-        if self._claims or self._releases or self._follows:
-            return 0.0
-        looks = self._looked + FOLLOW_S if self._followed else now + RENEW_S
-        return max(0.0, min(self._renewed + RENEW_S, looks) - time.monotonic())
+        tell(
+            (each.future, row)
+            for key, row in found.items()
+            if row is not None
+            for each in self._followed.pop(key, ())
+        )
+        again = self._looked + FOLLOW_S if self._followed else self._renewed + RENEW_S
+        return 0.0 if self._released else max(0.0, again - time.monotonic())
 
-    def _claim(self, db: Connection, asked: list[_Asked]) -> None:
-        keys, (*_, since, until) = {each.key for each in asked}, asked[-1]
+    def _look(self, db: Connection) -> tuple[dict[bytes, Row | None], set[bytes]]:
+        """Return what is under the keys that are followed, and the keys whose claims have ended."""
+        for key, many in list(self._followed.items()):
+            if all(each.future.done() for each in many):
+                del self._followed[key]
+        found = _read(db, self._followed)
+        return found, self._followed.keys() - found.keys()
+
+    def _claim(self, db: Connection, keys: set[bytes]) -> dict[bytes, Row | None]:
+        """Claim keys, and return what is under those that can't be claimed."""
         # Until it is known what came of it. What is claimed then is released before all else.
-        self._doubtful = keys
+        self._doubtful |= keys
+        now = time.time()
+        since, until = now - self._ttl_s, now + DAY_S
         values = [self._process, LEASE_S, self._process, sorted(keys), since, until]
-        taken = db.execute(_CLAIM, values, binary=True)
-        granted = {key for (key,) in taken}
+        granted = {key for (key,) in db.execute(_CLAIM, values, binary=True)}
+        self._doubtful = granted
+        found = _read(db, keys - granted)
         self._doubtful = set()
-        self._claims.done()
-
-        def release(place: int) -> None:
-            if asked[place].key in granted:
-                self.release(asked[place].key)
-
-        tell(((each.future, each.key in granted) for each in asked), release)
-
-    def _look(self, db: Connection, now: float) -> None:
-        """Tell those who follow a claim what has become of it: new ones now, others at times."""
-        asked = self._follows.all()
-        for each in asked:
-            self._followed.setdefault(each.key, []).append(each)
-        if now - self._looked >= FOLLOW_S:
-            self._looked = now
-            asked = [each for many in self._followed.values() for each in many]
-        found = _read(db, asked)
-        ended: list[tuple[asyncio.Future[Any], object]] = []
-        for key in {each.key for each in asked}:
-            values = found.get(key)
-            row = _whole(values)
-            if values is not None and not values[2] and values[-1]:
-                if not all(each.future.done() for each in self._followed[key]):
-                    continue  # it is claimed
-            elif values is not None and values[2] and row is None:
-                row = Row(*values[1:-1])._replace(payload=b"")
-            ended += ((each.future, row) for each in self._followed.pop(key))
-        tell(ended)
-
-    def _fail_claims(self) -> None:
-        waiting = [*self._claims.all(), *self._follows.all()]
-        waiting += (each for many in self._followed.values() for each in many)
-        self._followed.clear()
-        tell((each.future, StoreAway()) for each in waiting)
+        told = []
+        for key in granted:
+            waiting = [each for each in self._followed.pop(key) if not each.future.done()]
+            if waiting:
+                waiting[0].is_granted = True
+                told.append((waiting[0].future, None))
+            else:
+                self._released.append(key)
+            if waiting[1:]:
+                self._followed[key] = waiting[1:]
+        tell(told)
+        return found
 
 
 def _new() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
-def _read(db: Connection, asked: Iterable[_Asked]) -> dict[bytes, tuple[Any, ...]]:
-    """Return the rows that are asked for by key: their columns, and whether a process has them."""
-    keys = sorted({each.key for each in asked})
-    found = db.execute(_READ, [keys], binary=True).fetchall() if keys else []
-    return {values[1]: values for values in found}
+def _taken(waiting: deque[Any]) -> list[Any]:
+    """Return what waits, and take it off."""
+    return [waiting.popleft() for _ in range(len(waiting))]
 
 
-def _whole(values: Sequence[Any] | None) -> Row | None:
-    """Return a row; None if it is damaged, not there, or has no payload."""
-    if values is None or not values[2]:
-        return None
-    crc, *rest, _ = values
-    row = Row(*rest)
-    return row if row.checksum == crc else None
+def _read(db: Connection, keys: Collection[bytes]) -> dict[bytes, Row | None]:
+    """Return the row under each key, or None where a process has claimed it.
+
+    A row that is damaged has no payload.
+    """
+    found: dict[bytes, Row | None] = {}
+    if keys:
+        for crc, *values in db.execute(_READ, [sorted(keys)], binary=True):
+            row = Row(*values)
+            is_whole = row.checksum == crc
+            found[row.key] = (
+                (row if is_whole else row._replace(payload=b"")) if row.payload else None
+            )
+    return found
 
 
-def tell(
-    answers: Iterable[tuple[asyncio.Future[Any], object]],
-    unheard: Callable[[int], object] = lambda _: None,
-) -> None:
-    """Wake all who wait, at once; `unheard` gets the places of those who left. For any thread."""
+def tell(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
+    """Wake all who wait, at once. For any thread."""
     told = list(answers)
 
     def wake() -> None:
-        for place, (future, answer) in enumerate(told):
-            if future.done():
-                unheard(place)
-            elif isinstance(answer, StoreAway):
-                future.set_exception(answer)
-                future.exception()  # whoever waited may have left
-            else:
+        for future, answer in told:
+            if not future.done():
                 future.set_result(answer)
 
     if told:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
-from judged_server.llm.reply_cache import DAY_S, ReplyCache
+from judged_server.llm.reply_cache import ReplyCache
 from judged_server.llm.rubrics.rubric import load_builtin
-from judged_server.store.kept_rows import Row
+from judged_server.store.kept_rows import DAY_S, Row
 
 CARD = ChatModelCard("small", "p", "openai", "gpt", True, None)
 RUBRIC = load_builtin()["retrieval_match"]

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
-from judged_server.store.ledger import Account, Ledger, Used
+from judged_server.store.ledger import Account, FileLedger, Used
 
 
 def used(model: str) -> Used:
@@ -22,7 +22,7 @@ def counts(path: Path) -> tuple[int, int]:
 
 
 async def test_notes_are_written_together_and_told_whenever_asked(tmp_path: Path):
-    ledger = Ledger(path := tmp_path / "ledger")
+    ledger = FileLedger(path := tmp_path / "ledger")
     for number in range(50):
         ledger.note(used(f"m{number % 3}"))
     assert counts(path) == (0, 0)  # they wait for each other
@@ -33,7 +33,7 @@ async def test_notes_are_written_together_and_told_whenever_asked(tmp_path: Path
 
 
 async def test_whoever_waits_has_its_own_money_in_the_file(tmp_path: Path):
-    ledger = Ledger(path := tmp_path / "ledger")
+    ledger = FileLedger(path := tmp_path / "ledger")
 
     async def spend(number: int) -> None:
         for _ in range(number % 7):  # some come while others' money is written
@@ -53,7 +53,7 @@ async def test_whoever_waits_has_its_own_money_in_the_file(tmp_path: Path):
 
 
 async def test_a_file_that_another_keeps_to_itself_is_not_waited_for_too_long(tmp_path: Path):
-    ledger = Ledger(path := tmp_path / "ledger")
+    ledger = FileLedger(path := tmp_path / "ledger")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     ledger.settle(Account("a", "2026-11-25", "USD"), 7, 0)
@@ -68,7 +68,7 @@ async def test_a_file_that_another_keeps_to_itself_is_not_waited_for_too_long(tm
 
 
 async def test_what_a_draw_has_written_is_written_for_whoever_waits(tmp_path: Path):
-    ledger = Ledger(path := tmp_path / "ledger")
+    ledger = FileLedger(path := tmp_path / "ledger")
     account = Account("a", "2026-11-25", "USD")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -9,42 +9,20 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from judged_server.store.kept_rows import Row, StoreAway
 
 from tests.fakes.postgres import Postgres, running_postgres
 
-EVER = (0.0, 1e12)
 _OTHER = uuid.UUID(int=1)
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Postgres]:
-    with running_postgres() as running:
-        yield running
-
-
-def opened(database: Postgres):
+def opened(database: Postgres, ttl_s: float = 1e12):
     from judged_server.store.postgres import PostgresRows
 
-    return PostgresRows(database.url)
-
-
-@pytest.fixture
-async def a(database: Postgres) -> AsyncIterator[Any]:
-    rows = opened(database)
-    yield rows
-    await asyncio.to_thread(rows.close)
-
-
-@pytest.fixture
-async def b(database: Postgres) -> AsyncIterator[Any]:
-    rows = opened(database)
-    yield rows
-    await asyncio.to_thread(rows.close)
+    return PostgresRows(database.url, ttl_s)
 
 
 def key(name: str) -> bytes:
@@ -62,21 +40,34 @@ async def test_a_row_is_there_for_the_other_process(a, b):
     assert (await a.get([key("kept")]))[key("kept")].payload == b"newer"
 
 
+async def is_free(rows, name: str) -> bool:
+    """Claim a key, or leave it after a while."""
+    try:
+        async with asyncio.timeout(0.3):
+            assert await rows.claim(key(name)) is None
+    except TimeoutError:
+        return False
+    return True
+
+
 async def test_one_of_many_has_the_claim_and_the_others_get_its_row(a, b):
-    keys = [key(f"many {n}") for n in range(700)]
-    firsts = await asyncio.gather(*(rows.claim(each, *EVER) for each in keys for rows in (a, b)))
-    pairs = list(zip(firsts[::2], firsts[1::2], strict=True))
-    assert all(sorted(pair) == [False, True] for pair in pairs)
-    following = [
-        asyncio.create_task((b if mine else a).follow(each))
-        for each, (mine, _) in zip(keys, pairs, strict=True)
-    ]
+    claiming = {
+        (n, rows): asyncio.create_task(rows.claim(key(f"many {n}")))
+        for n in range(700)
+        for rows in (a, b)
+    }
+    async with asyncio.timeout(10):
+        while sum(each.done() for each in claiming.values()) < 700:  # noqa: ASYNC110 - by threads
+            await asyncio.sleep(0.01)
     await asyncio.sleep(0.15)
-    assert not any(each.done() for each in following)
-    for place, (mine, _) in enumerate(pairs):
-        await (a if mine else b).keep(row(f"many {place}", b"%d" % place), 0)
-    found = await asyncio.gather(*following)
-    assert [each.payload for each in found] == [b"%d" % place for place in range(700)]
+    mine = {n: rows for (n, rows), each in claiming.items() if each.done()}
+    assert len(mine) == sum(each.done() for each in claiming.values()) == 700
+    for n, rows in mine.items():
+        await rows.keep(row(f"many {n}", b"%d" % n), 0)
+    async with asyncio.timeout(10):
+        for (n, rows), each in claiming.items():
+            found = await each
+            assert found is None if mine[n] is rows else found.payload == b"%d" % n
 
 
 async def test_a_claim_that_waits_for_another_one_sees_the_lease_that_came_with_it(
@@ -94,7 +85,7 @@ async def test_a_claim_that_waits_for_another_one_sees_the_lease_that_came_with_
             )
             values = [key(f"waited {n}"), _OTHER]
             db.execute("INSERT INTO judged_replies_1 VALUES (%s, 0, '', '', 0, '', 0, %s)", values)
-            claiming = asyncio.create_task(a.claim(key(f"waited {n}"), *EVER))
+            claiming = asyncio.create_task(is_free(a, f"waited {n}"))
             async with asyncio.timeout(5):
                 while not database.run("SELECT 1 FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
@@ -103,49 +94,51 @@ async def test_a_claim_that_waits_for_another_one_sees_the_lease_that_came_with_
 
 
 async def test_a_claim_that_is_released_is_the_next_one_s(a, b):
-    assert await a.claim(key("released"), *EVER)
-    assert not await a.claim(key("released"), *EVER)
-    following = asyncio.create_task(b.follow(key("released")))
+    assert await is_free(a, "released")
+    assert not await is_free(a, "released")
+    following = asyncio.create_task(b.claim(key("released")))
+    await asyncio.sleep(0.05)
     a.release(key("released"))
     assert await following is None
-    assert await b.claim(key("released"), *EVER)
 
 
 async def test_a_release_leaves_the_row_and_the_claims_of_others(a, b):
     await a.keep(row("left"), 5)
-    assert await b.claim(key("left, too"), *EVER)
+    assert await is_free(b, "left, too")
     a.release(key("left"))
     a.release(key("left, too"))
-    await asyncio.sleep(0.1)
+    assert not await is_free(a, "left, too")
     assert await a.get([key("left")])
-    assert not await a.claim(key("left, too"), *EVER)
 
 
 async def test_a_claim_whose_caller_leaves_at_any_moment_is_nobody_s(a, b):
     for n in range(40):
-        claiming = asyncio.create_task(a.claim(key(f"gone {n}"), *EVER))
+        claiming = asyncio.create_task(a.claim(key(f"gone {n}")))
         await asyncio.sleep(n * 0.0002)
         claiming.cancel()
         came = await asyncio.gather(claiming, return_exceptions=True)
-        if came[0] is not True:
+        if came[0] is not None:
             async with asyncio.timeout(5):
-                while not await b.claim(key(f"gone {n}"), *EVER):
-                    assert await b.follow(key(f"gone {n}")) is None
+                assert await b.claim(key(f"gone {n}")) is None
 
 
-async def test_a_row_that_counts_no_more_can_be_claimed(a, b):
-    await a.keep(row("old", created=1000), 5)
-    assert not await b.claim(key("old"), 999.0, 2000.0)
-    assert (await b.follow(key("old"))).created == 1000
-    assert await b.claim(key("old"), 1000.0, 2000.0)
-    assert await a.get([key("old")]) == {}
+async def test_a_row_that_counts_no_more_can_be_claimed(a, database: Postgres):
+    now = int(time.time())
+    for n, created in enumerate((now - 99, now - 101, now + 90_000)):
+        await a.keep(row(f"old {n}", created=created), 5)
+    strict = opened(database, 100)
+    assert (await strict.claim(key("old 0"))).created == now - 99
+    assert await is_free(strict, "old 1")
+    assert await is_free(strict, "old 2")
+    assert await a.get([key("old 1")]) == {}
+    await asyncio.to_thread(strict.close)
 
 
-async def test_a_damaged_row_is_none_and_whoever_follows_is_told(a, database: Postgres):
+async def test_a_damaged_row_is_none_and_whoever_claims_it_is_told(a, database: Postgres):
     await a.keep(row("damaged"), 5)
     database.run("UPDATE judged_replies_1 SET payload = 'other' WHERE key = %s", key("damaged"))
     assert await a.get([key("damaged")]) == {}
-    assert (await a.follow(key("damaged"))).payload == b""
+    assert (await a.claim(key("damaged"))).payload == b""
     await a.keep(row("damaged"), 5)
     assert await a.get([key("damaged")])
 
@@ -174,18 +167,18 @@ async def test_a_connection_that_is_cut_fails_nothing(a, database: Postgres):
             "WHERE application_name = 'judged' AND pid <> pg_backend_pid()"
         )
         assert await a.get([key("cut")])
-        assert await a.claim(key(f"cut {n}"), *EVER)
+        assert await a.claim(key(f"cut {n}")) is None
     assert not a.is_away
 
 
 async def test_a_backup_without_the_tables_is_used_as_it_is(a, b, database: Postgres):
     await a.keep(row("before"), 5)
-    database.run("DROP TABLE judged_replies_1, judged_processes_1")
+    database.run("DROP TABLE judged_replies_1, judged_processes_1, judged_used_1")
     assert await a.get([key("before")]) == {}
-    assert await a.claim(key("before"), *EVER)
-    assert not await b.claim(key("before"), *EVER)
+    assert await is_free(a, "before")
+    following = asyncio.create_task(b.claim(key("before")))
     await a.keep(row("before"), 5)
-    assert (await b.follow(key("before"))).payload == b"reply"
+    assert (await following).payload == b"reply"
 
 
 _CLAIMER = """
@@ -193,8 +186,8 @@ import asyncio, sys
 from judged_server.store.postgres import PostgresRows
 
 async def claim():
-    rows = PostgresRows(sys.argv[1])
-    print(await rows.claim(bytes.fromhex(sys.argv[2]), 0.0, 1e12), flush=True)
+    rows = PostgresRows(sys.argv[1], 1e12)
+    print(await rows.claim(bytes.fromhex(sys.argv[2])), flush=True)
     await asyncio.sleep(60)
 
 asyncio.run(claim())
@@ -209,22 +202,21 @@ async def test_the_claims_of_a_process_that_is_killed_or_stands_still_end_with_i
 
     command = [sys.executable, "-c", _CLAIMER, database.url, key(number.name).hex()]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:  # noqa: ASYNC220 - waited for
-        assert await asyncio.to_thread(other.stdout.readline) == b"True\n"
-        assert not await a.claim(key(number.name), *EVER)
+        assert await asyncio.to_thread(other.stdout.readline) == b"None\n"
+        assert not await is_free(a, number.name)
         other.send_signal(number)
         began = time.monotonic()
-        assert await a.follow(key(number.name)) is None
+        assert await a.claim(key(number.name)) is None
         assert time.monotonic() - began < LEASE_S + 1
-        assert await a.claim(key(number.name), *EVER)
         other.send_signal(signal.SIGCONT)
         other.kill()
 
 
 async def test_a_process_that_ends_gives_up_its_claims(a, database: Postgres):
     other = opened(database)
-    assert await other.claim(key("ended"), *EVER)
+    assert await is_free(other, "ended")
     await asyncio.to_thread(other.close)
-    assert await a.follow(key("ended")) is None
+    assert await is_free(a, "ended")
 
 
 def test_nothing_but_a_store_imports_the_driver():
@@ -256,14 +248,14 @@ class TestAway:
             await away(rows, False)
             while not await rows.get([key("while away")]):  # noqa: ASYNC110 - of another thread
                 await asyncio.sleep(0.05)
-            assert await rows.claim(key(f"back {time.monotonic()}"), *EVER)
+            assert await is_free(rows, f"back {time.monotonic()}")
             with database.paused():
-                claiming = asyncio.create_task(rows.claim(key(f"p {time.monotonic()}"), *EVER))
+                claiming = asyncio.create_task(rows.claim(key(f"p {time.monotonic()}")))
                 await asyncio.sleep(1)
-            assert await claiming  # a pause fails nothing
-            following = asyncio.create_task(rows.claim(key("fails"), *EVER))
-            await following
-            followed = asyncio.create_task(rows.follow(key("fails")))
+            assert await claiming is None  # a pause fails nothing
+            name = f"fails {time.monotonic()}"
+            assert await is_free(rows, name)
+            followed = asyncio.create_task(rows.claim(key(name)))
             await asyncio.sleep(0.2)
             database.kill()
             with pytest.raises(StoreAway):
@@ -277,25 +269,24 @@ class TestAway:
         began = time.monotonic()
         assert await rows.get([key("any")]) == {}
         with pytest.raises(StoreAway):
-            await rows.claim(key("any"), *EVER)
+            await rows.claim(key("any"))
         assert time.monotonic() - began < 0.1
 
     async def test_one_that_stands_still_is_not_waited_for_long(self, database: Postgres):
         database.start()
         await asyncio.to_thread(database.wait)
         rows = opened(database)
-        assert await rows.claim(key("first"), *EVER)
+        assert await is_free(rows, "first")
         with database.paused():
             began = time.monotonic()
             with pytest.raises(StoreAway):
-                await rows.claim(key("second"), *EVER)
+                await rows.claim(key("second"))
             assert time.monotonic() - began < 3.5
             await self.refused(rows)
         await away(rows, False)
-        assert await rows.claim(key("third"), *EVER)
+        assert await is_free(rows, "third")
         other = opened(database)
         async with asyncio.timeout(5):  # the one that was given up is nobody's
-            while not await other.claim(key("second"), *EVER):
-                assert await other.follow(key("second")) is None
+            assert await other.claim(key("second")) is None
         for each in (rows, other):
             await asyncio.to_thread(each.close)

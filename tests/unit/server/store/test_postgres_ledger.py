@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
 from random import Random
-from typing import Any
 
 import pytest
 from judged_server.store.ledger import Account, Drawn, LedgerFault, Used
@@ -17,30 +15,10 @@ from tests.fakes.postgres import Postgres, running_postgres
 DAY = "2026-11-28"
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Postgres]:
-    with running_postgres() as running:
-        yield running
-
-
 def opened(database: Postgres):
     from judged_server.store.postgres_ledger import PostgresLedger
 
     return PostgresLedger(database.url)
-
-
-@pytest.fixture
-async def a(database: Postgres) -> AsyncIterator[Any]:
-    ledger = opened(database)
-    yield ledger
-    await asyncio.to_thread(ledger.close)
-
-
-@pytest.fixture
-async def b(database: Postgres) -> AsyncIterator[Any]:
-    ledger = opened(database)
-    yield ledger
-    await asyncio.to_thread(ledger.close)
 
 
 def account(name: str) -> Account:
@@ -70,7 +48,7 @@ async def test_a_lease_that_has_ended_is_free_and_one_that_is_renewed_is_not(
     a, b, database: Postgres
 ):
     await a.draw(account("lease"), 100, 100, 0)
-    age = "UPDATE judged_leases_1 SET until = until - interval '50 s' WHERE account = 'lease'"
+    age = "UPDATE judged_leases_1 SET until = until - 50 WHERE account = 'lease'"
     database.run(age)
     await a.renew()
     database.run(age)

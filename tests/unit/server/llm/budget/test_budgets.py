@@ -22,7 +22,7 @@ from judged_server.llm.chat import (
     TokenUsage,
 )
 from judged_server.llm.transport.endpoint import Clock
-from judged_server.store.ledger import Drawn, Ledger
+from judged_server.store.ledger import Drawn, FileLedger
 
 REQUEST = ChatRequest("s", "u", None, 100, 0.0)
 # 48 of the template, 1 and 1 of the texts, at 1,000 nano-units; 100 at 2,000.
@@ -87,7 +87,7 @@ async def test_a_thousand_at_a_cents_worth_never_overrun_it():
 
 
 async def test_a_day_is_held_to_by_all_calls_together(tmp_path: Path):
-    ledger = Ledger(tmp_path / "day.sqlite")
+    ledger = FileLedger(tmp_path / "day.sqlite")
     budgets = Budgets("USD", per_day=5 * MOST / NANO, ledger=ledger)
     model = Model(TokenUsage(50, 100))
     cost_trackers = [CostTracker() for _ in range(1000)]
@@ -158,7 +158,7 @@ async def test_without_time_to_wait_the_reason_is_time():
     await first
 
 
-class SlowToTell(Ledger):
+class SlowToTell(FileLedger):
     """Holds back what it has read until it may go on, once for each `release`."""
 
     def __init__(self, path: Path) -> None:
