@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from judged import errors
 from judged._codec import read_fields, write_at, write_fields
 from judged._inputs import all_texts, join_ids, need_by_ids, need_ids, no_utf8
 from judged._transport.call import in_python, may_retry
@@ -368,7 +367,7 @@ def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOp
             continue
         if given_as not in _OPTIONS_OF or name not in part.DESCRIPTOR.fields_by_name:
             rule = f"does nothing for {given_as}; leave it out"
-            raise errors.InvalidArgument.of_field(f"options.{name}", rule)
+            raise InvalidArgument.of_field(f"options.{name}", rule)
         given[name] = value
     if given:
         part.CopyFrom(write_at("options", type(part), **given))
@@ -439,7 +438,7 @@ def write_calibrate(
     for name, column in (("labels", labels), ("inclusion_probabilities", inclusion)):
         if len(column) != n and (len(column) or name == "labels"):
             rule = f"has {len(column)} entries for {n} scores"
-            raise errors.InvalidArgument.of_field(name, rule)
+            raise InvalidArgument.of_field(name, rule)
     labelled = [i for i, label in enumerate(labels) if label is not None]
     if options.min_score is None and options.judge is not None:
         options = replace(options, min_score=options.judge.min_score)

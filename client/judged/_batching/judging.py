@@ -22,7 +22,6 @@ from judged._convert import (
 from judged._inputs import need_list
 from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id, rename_paths
 from judged._views import Listed
-from judged.errors import InvalidArgument
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import Context, QueryGroup, Verdict, VerdictError, Verdicts, join_verdicts
@@ -200,7 +199,7 @@ def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -
         if strict and first != place:
             same = "id and text" if content else "id"
             rule = f"has the {same} of entry {first}"
-            raise InvalidArgument.of_field(f"{path}.document_ids[{place}]", rule)
+            raise errors.InvalidArgument.of_field(f"{path}.document_ids[{place}]", rule)
     kept = list(first_places.values())
     return range(len(keys)) if len(kept) == len(keys) else kept
 

@@ -19,13 +19,15 @@ from google.protobuf.message import DecodeError
 
 from judged import errors
 from judged._inputs import all_texts
-from judged._transport.access import HINT, Metadata
 from judged.internal.v1 import status_pb2
 from judged.v1 import judge_service_pb2 as pb
 
 REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
+HINT = "is judged-server running there, with TLS on both sides or neither (Tls(...), --tls-ca)?"
+"""What to look at when an address can't be reached: gRPC seldom tells a failed handshake."""
+Metadata = tuple[tuple[str, str], ...]
 _UNREACHED = re.compile(
     r"failed to connect|backends failing|upstream connect|resol|domain name", re.IGNORECASE
 )

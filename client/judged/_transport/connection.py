@@ -1,35 +1,151 @@
-"""The connection under a client, for threads or for event loops, and the options of its calls."""
+"""The connection under a client, for threads or for event loops, and the options of its calls.
+
+How it reaches a server: the address, the channel's settings, TLS and the token.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import ipaddress
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import grpc
 
 from judged import errors
-from judged._transport.access import (
-    DEFAULT_TARGET,
-    OPTIONS,
-    USED_BY,
-    Authorization,
-    Metadata,
-    channel_credentials,
-    forked,
-    refuse_unsafe,
-    refuse_wrong,
-    socket_path,
-)
-from judged._transport.call import Attempts, CallOptions, Deadline, Patience, to_error
-from judged.credentials import Credentials, Tls
+from judged._transport.call import Attempts, CallOptions, Deadline, Metadata, Patience, to_error
+from judged.credentials import Credentials, File, Tls, Token, check_token
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
+
+DEFAULT_TARGET = "127.0.0.1:8470"
+
+OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # A name with several addresses is a service of several replicas: calls go to each in turn.
+    ("grpc.lb_policy_name", "round_robin"),
+    # Retries are this client's own loop: a service config can't tell a busy server from a message
+    # that is too large.
+    ("grpc.enable_retries", 0),
+    # gRPC would take the proxy of http_proxy even to this machine, and without TLS it reads along.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # gRPC's own pause between attempts to connect grows to two minutes, in which all calls fail.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.min_reconnect_backoff_ms", 5_000),
+)
+
+
+_LONGEST_SOCKET_PATH = 107
+"""Bytes that a Unix socket's path may have."""
+_OF_GRPC = re.compile(r"(dns|ipv4|ipv6|unix-abstract|vsock|xds|google-c2p):", re.IGNORECASE)
+_HOST_PORT = re.compile(r"(\[[^]]+\]|[^:/]+):(?P<port>[0-9]{1,5})")
+_LAST_PORT = 65_535
+
+
+def refuse_wrong(target: str) -> None:
+    """Raise InvalidArgument for an address that gRPC would not understand as it was meant.
+
+    gRPC takes port 443 where there is none, a name for what stands before "://", and what is left
+    of a port after a division.
+    """
+    if (path := socket_path(target)) is not None:
+        right = 0 < len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH
+    elif parts := _HOST_PORT.fullmatch(target):
+        right = 0 < int(parts["port"]) <= _LAST_PORT
+    else:
+        right = bool(_OF_GRPC.match(target))
+    if not right:
+        how = f"write HOST:PORT without a scheme, as in {DEFAULT_TARGET}, or unix:PATH, of"
+        rule = f"{target!r}: {how} {_LONGEST_SOCKET_PATH} bytes at most"
+        raise errors.InvalidArgument.of_field("target", rule)
+
+
+def socket_path(target: str) -> str | None:
+    """Return the path of a Unix socket; None for other addresses."""
+    if not target.startswith("unix:"):
+        return None
+    return target.removeprefix("unix:").removeprefix("//")
+
+
+USED_BY: set[int] = set()
+"""The processes that used gRPC, of this one and those that it was forked from.
+
+Threads of gRPC do not survive a fork.
+"""
+
+
+def forked() -> bool:
+    """Say whether this process was forked from one that had used gRPC: gRPC may hang here.
+
+    Closed clients count: gRPC's threads end some time after a close, and nothing tells when. Of 600
+    forks right behind a close 34 hung.
+    """
+    return bool(USED_BY - {os.getpid()})
+
+
+def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
+    """Raise InvalidArgument for a token that would cross a network in the open.
+
+    And for credentials that are none, or that the server has no use for.
+    """
+    if not isinstance(credentials, Token | Tls | None):
+        given = type(credentials).__name__
+        rule = f"must be Token(...) or Tls(...) of judged.credentials, not {given}"
+    elif isinstance(credentials, Token) and not is_local(target):
+        rule = (
+            f"a token is not sent to {target} without TLS, where others could read it; use "
+            "Tls(token=...), or --tls-ca with a command"
+        )
+    elif isinstance(credentials, Tls) and socket_path(target) is not None:
+        rule = f"{target} is a Unix socket, which has no TLS; give the Token alone"
+    elif isinstance(credentials, Tls) and "," in target and credentials.name is None:
+        rule = (
+            "a list of addresses has no name that certificates could have; give the one that all "
+            "of theirs have, by Tls(name=...) or --tls-name"
+        )
+    else:
+        return
+    raise errors.InvalidArgument.of_field("credentials", rule)
+
+
+def is_local(target: str) -> bool:
+    """Say whether what is sent to an address stays on this machine, whatever a name may mean."""
+    if target.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = target.rpartition(":")[0].rpartition("/")[2].removeprefix("ipv4:").removeprefix("ipv6:")
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _pem(file: File | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        content = Path(file).read_bytes()
+    except OSError as error:
+        raise _unreadable("file", Path(file), error) from None
+    if b"-----BEGIN" not in content:
+        raise errors.InvalidArgument.of_field("credentials", f"{os.fspath(file)} is no PEM file")
+    return content
+
+
+def _unreadable(what: str, file: Path, error: Exception) -> errors.InvalidArgument:
+    why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"
+    return errors.InvalidArgument.of_field("credentials", f"the {what} {file} can't be read: {why}")
+
 
 CLOSED = (ValueError, grpc.aio.UsageError)
 """What gRPC raises for a channel that was closed."""
@@ -70,22 +186,23 @@ class _Connection:
             raise errors.InvalidArgument.of_field(
                 "credentials", "a channel that is given has its own; leave out one of the two"
             )
-        token, self._credentials, options = None, None, dict(OPTIONS)
+        token = credentials.token if isinstance(credentials, Tls) else credentials
+        self._token_file = None if token is None or token.file is None else Path(token.file)
+        self._token = "" if token is None else token.value
+        self._credentials, options = None, dict(OPTIONS)
         if isinstance(credentials, Tls):
+            files = credentials.ca, credentials.key, credentials.certificate
+            self._credentials = grpc.ssl_channel_credentials(*map(_pem, files))
             if credentials.proxy is not None:
                 del options["grpc.enable_http_proxy"]
                 options["grpc.http_proxy"] = credentials.proxy
             if credentials.name is not None:
                 options["grpc.default_authority"] = credentials.name
-            token, self._credentials = credentials.token, channel_credentials(credentials)
-        elif credentials is not None:
-            token = credentials
         self._options = tuple(options.items())
         self._given = channel
         self._opened: dict[asyncio.AbstractEventLoop | None, _Opened] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._authorization = Authorization(token)
         # gRPC tells a server which connection of TCP a call came by, and of a Unix socket nothing.
         is_socket = socket_path(self.target) is not None
         self._channel_id = (("x-judged-channel", secrets.token_hex(8)),) if is_socket else ()
@@ -109,7 +226,18 @@ class _Connection:
 
     def metadata(self) -> Metadata:
         """Return who calls, as metadata. Raises InvalidArgument for a bad file of a token."""
-        return (*self._authorization.metadata(), *self._channel_id)
+        if self._token_file is not None:
+            try:
+                token = self._token_file.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                if not self._token:
+                    raise _unreadable("token file", self._token_file, error) from None
+                # It is being replaced: the last one counts on.
+            else:
+                check_token(token, f"credentials: the token file {self._token_file}")
+                self._token = token
+        who = (("authorization", f"Bearer {self._token}"),) if self._token else ()
+        return (*who, *self._channel_id)
 
     def error_of(self, failure: Exception) -> errors.JudgedError:
         """Return what a failed call means. Raises ClientUnusable where `close` ended it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judged._transport.access import OPTIONS
+from judged._transport.connection import OPTIONS
 from judged_server.api.listeners import (
     SHORTEST_PING_MS,
 )
