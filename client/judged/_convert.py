@@ -51,7 +51,7 @@ from judged.values.groups import (
     Verdicts,
     VerdictSample,
 )
-from judged.values.judges import Asking, Judge, JudgeIdentity, Usage
+from judged.values.judges import Asking, Judge, JudgeIdentity, Usage, to_judge
 from judged.values.metrics import MetricOptions, MetricTable
 
 _LISTED = {list, tuple}
@@ -109,10 +109,7 @@ _BELOW = 1 - 1e-12
 
 def write_judge(judge: Judge | str | None) -> groups_pb2.JudgeSpec | None:
     """Return the message of a judge; a string is its kind, None the server's default."""
-    if judge is None:
-        return None
-    asked = Judge(judge) if isinstance(judge, str) else judge
-    return write_at("judge", groups_pb2.JudgeSpec, asked)
+    return None if judge is None else write_at("judge", groups_pb2.JudgeSpec, to_judge(judge))
 
 
 _LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")

@@ -392,8 +392,6 @@ class Record:
 
     def items(self, *names: str) -> Sequence[object]:
         """Return a list; an empty one when it is not there."""
-        if self.get(*names) is None:
-            return ()
         return self._optional(_LIST, *names) or ()
 
     def identifiers(self, *names: str) -> list[str]:
@@ -560,11 +558,10 @@ def _read_time(record: Record, name: str, value: object) -> datetime:
 
 def _kind(value: object) -> str:
     """Return what JSON calls a value, or the type that a row of a library has."""
-    names: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
-    if _is(value, int, float) and not _NUMBER.fits(value):
-        return "too large for one"
-    names |= {str: "text", list: "a list", dict: "an object", type(None): "null"}
-    return names.get(type(value), f"a {type(value).__name__}")
+    if _is(value, int, float):
+        return "a number" if _NUMBER.fits(value) else "too large for one"
+    names: dict[type, str] = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
+    return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")
 
 
 _DEVICES = (("/", "dev"), ("/", "proc"))

@@ -36,6 +36,7 @@ from judged.values import (
     Status,
     Usage,
     Verdict,
+    to_judge,
 )
 
 __all__ = [
@@ -425,8 +426,7 @@ def record_canary(
         raise InvalidArgument.of_field(
             "items", f"have the id {twice[0]!r} twice; give each its own"
         )
-    asked = Judge(judge) if isinstance(judge, str) else judge
-    asker = _Asker(client, items, asked, max_cost, timeout)
+    asker = _Asker(client, items, to_judge(judge), max_cost, timeout)
     answers: list[list[Outcome | None]] = []
     for done in range(asks):
         answers.append(asker.ask())

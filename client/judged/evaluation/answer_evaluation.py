@@ -161,13 +161,11 @@ class AnswerLog(ResumeFile[Question]):
     and to another question under the same id.
     """
 
+    id_field = "item_id"
+
     def __init__(self, path: Path | str | None, questions: Iterable[Question], system: str) -> None:
         self._questions = {question.item_id: question for question in questions}
         super().__init__(path, {"system": system})
-
-    def id_of(self, item: Question) -> str:
-        """Return the id of a question."""
-        return item.item_id
 
     def take(self, record: Record) -> None:
         """Take a line of an earlier run."""

@@ -30,7 +30,7 @@ from typing import Any, Generic, TypeVar
 
 from judged._files import FileError, Record, read_bytes, writing
 from judged._transport.primitives import async_on_thread
-from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo
+from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo, to_judge
 
 
 class CircularJudging(UserWarning):
@@ -63,8 +63,7 @@ def check_circular(
     language models that made the texts. The server's default judge is meant by None. Evaluations do
     so by themselves; `warnings.simplefilter("error", CircularJudging)` makes them end there.
     """
-    asked = judge if isinstance(judge, Judge) else Judge(judge or "")
-    tell_circular(system_models, judging_models(info, [asked]))
+    tell_circular(system_models, judging_models(info, [to_judge(judge or "")]))
 
 
 def tell_circular(systems: str | Iterable[str], models: Iterable[ChatModelInfo]) -> None:
@@ -256,6 +255,9 @@ class ResumeFile(Generic[Item]):
     something else, and for one that can't be read or written.
     """
 
+    id_field = "query_id"
+    """Where items have their ids."""
+
     def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
         self.name, self._path = str(path), None if path is None else Path(path)
         head = {"format": "judged.resume", "version": 3, **about}
@@ -304,10 +306,6 @@ class ResumeFile(Generic[Item]):
     def append(self, outcome: Outcome[Item]) -> None:
         """Write down what came of asking about an item."""
 
-    def id_of(self, item: Item) -> str:
-        """Return the id of an item."""
-        raise NotImplementedError
-
     def outcomes(
         self, items: Sequence[Item], asked: Asked[Item], concurrency: int | None
     ) -> Iterator[Outcome[Item]]:
@@ -317,7 +315,7 @@ class ResumeFile(Generic[Item]):
         """
         left = []
         for item in items:
-            if (known := self.known.get(self.id_of(item))) is None:
+            if (known := self.known.get(getattr(item, self.id_field))) is None:
                 left.append(item)
             else:
                 yield replace(known, item=item, resumed=True)

@@ -28,11 +28,11 @@ from judged._transport.call import derived_id
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Outcome, sha256_of
+from judged.evaluation.asking import Outcome, ResumeFile, sha256_of
+from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 from judged.evaluation.labels import refuse_families
 from judged.evaluation.result import names_of
-from judged.evaluation.retriever import RetrievedLog
 from judged.values import (
     Asking,
     Context,
@@ -88,7 +88,7 @@ class _Call:
     usage: Usage | None = None
 
 
-class EvaluationLog(RetrievedLog):
+class EvaluationLog(ResumeFile[Query]):
     """What earlier runs found and judged, and the place for what this one does.
 
     There are lines with what was retrieved for a query, and lines with what one call judged: the
@@ -112,6 +112,10 @@ class EvaluationLog(RetrievedLog):
             self.known[record.text("query_id")] = Outcome(None, found)
         else:
             self._take(record.read(_Call))
+
+    def append(self, outcome: Outcome[Query]) -> None:
+        """Write down what was retrieved for a query."""
+        self.write({"query_id": outcome.item.query_id, "results": plain(outcome.result)})
 
     def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
         """Return the request_id of the next call, about some groups.

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 from judged._batching.judging import Progress
 from judged._inputs import need_list, refuse_set
-from judged._views import plain
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.asking import Asked, Outcome, ResumeFile, ask_each, is_async
+from judged.evaluation.asking import Asked, ResumeFile, ask_each, is_async
 from judged.evaluation.datasets.query import Query
 from judged.evaluation.datasets.results import Retrieved
 
@@ -133,25 +132,13 @@ def cutoff_of(metric: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-class RetrievedLog(ResumeFile[Query]):
-    """What earlier runs retrieved, as far as it was kept; without a path nothing is."""
-
-    def id_of(self, item: Query) -> str:
-        """Return the id of a query."""
-        return item.query_id
-
-    def append(self, outcome: Outcome[Query]) -> None:
-        """Write down what was retrieved for a query."""
-        self.write({"query_id": outcome.item.query_id, "results": plain(outcome.result)})
-
-
 def retrieve_all(
     retriever: object,
     queries: Sequence[Query],
     k: int,
     *,
     concurrency: int | None = None,
-    log: RetrievedLog | None = None,
+    log: ResumeFile[Query] | None = None,
     progress: Progress | None = None,
 ) -> Retrieval:
     """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
@@ -160,7 +147,7 @@ def retrieve_all(
     default one on this thread, of a coroutine function four.
     """
     function, at_once = function_of(retriever)
-    found, log = Retrieval(k), log or RetrievedLog(None, {})
+    found, log = Retrieval(k), log or ResumeFile(None, {})
 
     def read(ranked: object, query: Query) -> Sequence[Retrieved]:
         return _read(ranked, k, f"results[{query.query_id!r}]")
