@@ -118,6 +118,8 @@ def test_a_node_may_be_drained_and_replicas_are_added_while_work_waits() -> None
         of_kind("HorizontalPodAutoscaler")["spec"],
     )
     assert budget["selector"] == deployment["spec"]["selector"]
+    (spread,) = pod("service.yaml")["topologySpreadConstraints"]
+    assert spread["labelSelector"] == deployment["spec"]["selector"]
     assert budget["maxUnavailable"] < deployment["spec"]["replicas"] == scaler["minReplicas"]
     target = scaler["scaleTargetRef"]
     assert (target["kind"], target["name"]) == ("Deployment", deployment["metadata"]["name"])

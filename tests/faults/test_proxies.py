@@ -19,14 +19,12 @@ from judged import AsyncClient
 from judged.credentials import Tls, Token
 
 from tests.fakes.authority import Authority
-from tests.fakes.proxies import PROXIES, behind_proxies, missing, proxied
+from tests.fakes.proxies import PATHS, behind_proxies, missing, reached
 from tests.faults.loads import small_group
 from tests.integration.server_process import ServerProcess, running_server
 from tests.integration.tenant_files import new_token
 
 CALLS = 40
-IN_TURN = "in turn"
-"""The client's own way, without a proxy."""
 KILLS = int(os.environ.get("JUDGED_FAULTS_KILLS", "1"))
 
 
@@ -70,16 +68,12 @@ def calls_to(server: ServerProcess) -> int:
 
 
 @pytest.mark.timeout(60 + 20 * KILLS)
-@pytest.mark.parametrize("path", [IN_TURN, *PROXIES])
+@pytest.mark.parametrize("path", PATHS)
 def test_kill_9_of_one_loses_no_call(pair: Pair, authority: Authority, path: str, tmp_path: Path):
-    if path == IN_TURN:
-        addresses = ",".join(server.address for server in pair.servers)
-        asyncio.run(killed_in_the_midst(pair, f"ipv4:{addresses}"))
-        return
     if lacks := missing(path):
         pytest.skip(lacks)
-    with proxied(path, pair.servers, authority, tmp_path) as address:
-        asyncio.run(killed_in_the_midst(pair, address))
+    with reached(path, pair.servers, authority, tmp_path) as target:
+        asyncio.run(killed_in_the_midst(pair, target))
 
 
 async def killed_in_the_midst(pair: Pair, target: str) -> None:
