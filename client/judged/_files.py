@@ -418,6 +418,11 @@ class Record:
         value = self.get(name)
         return None if value is None else self.inner(value, name)
 
+    def fields_of(self, name: str) -> dict[str, Any]:
+        """Return the fields of an object; none without one."""
+        inner = self.record(name)
+        return {} if inner is None else dict(inner.fields)
+
     def records(self, name: str) -> list[Record]:
         """Return a list of objects; an empty one when it is not there."""
         return [self.inner(value, f"{name}[{at}]") for at, value in enumerate(self.items(name))]
@@ -431,8 +436,8 @@ class Record:
 
         Lists and objects are left out, with a warning (FileWarning) that is the same for all.
         """
-        inner, found = self.record(name), dict[str, str]()
-        for key, value in ({} if inner is None else inner.fields).items():
+        found: dict[str, str] = {}
+        for key, value in self.fields_of(name).items():
             if isinstance(value, _FLAT):
                 found[key] = value if isinstance(value, str) else json.dumps(value)
             elif value is not None:

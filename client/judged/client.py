@@ -35,7 +35,7 @@ from judged._convert import (
     write_comparisons,
     write_judge,
 )
-from judged._transport.call import CHUNKS_IN_FLIGHT, CallOptions, Stream, derived_id, rename_paths
+from judged._transport.call import CHUNKS_IN_FLIGHT, Stream, derived_id, rename_paths
 from judged._transport.calls import call, run_stream
 from judged._transport.connection import (
     COMPUTING_S,
@@ -47,7 +47,6 @@ from judged._transport.connection import (
 )
 from judged._transport.primitives import in_order
 from judged._views import Listed
-from judged.credentials import Credentials
 from judged.v1 import groups_pb2, statistics_service_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.values import (
@@ -92,31 +91,13 @@ _OF_WORK = re.compile(r"^(judge|score)\.")
 _OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
 
 
-class Client(BaseClient[Connection]):
+class Client(BaseClient[Connection, grpc.Channel]):
     """A connection to one judge daemon; close it when done.
 
     Threads and event loops may share it.
     """
 
-    def __init__(
-        self,
-        target: str | None = None,
-        *,
-        credentials: Credentials | None = None,
-        channel: grpc.Channel | None = None,
-        timeout: float | None = None,
-        max_retries: int | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> None:
-        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
-
-        A name of several addresses has its calls go to each in turn. `credentials` are a Token or
-        Tls. `channel` takes the place of a connection of our own; it is not closed. The other
-        options are those of `with_options`. Raises InvalidArgument for what can't be used.
-        """
-        options = CallOptions(timeout, max_retries, metadata)
-        connection = Connection(target, credentials=credentials, channel=channel)
-        super().__init__(connection, options)
+    _connection_class = Connection
 
     def __enter__(self) -> Self:
         return self

@@ -314,6 +314,7 @@ class AsyncConnection(_Connection):
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection | AsyncConnection)
+ChannelT = TypeVar("ChannelT")
 
 JUDGING_S = 600.0
 STREAM_S = 3600.0
@@ -322,12 +323,29 @@ INFO_S = 10.0
 """Seconds that calls have where nobody says otherwise, by what they do."""
 
 
-class BaseClient(Generic[ConnectionT]):
+class BaseClient(Generic[ConnectionT, ChannelT]):
     """A client without its calls."""
 
-    def __init__(self, connection: ConnectionT, options: CallOptions) -> None:
-        self._connection = connection
-        self._options = options
+    _connection_class: type[ConnectionT]
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        credentials: Credentials | None = None,
+        channel: ChannelT | None = None,
+        timeout: float | None = None,
+        max_retries: int | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
+
+        A name of several addresses has its calls go to each in turn. `credentials` are a Token or
+        Tls. `channel` takes the place of a connection of our own; it is not closed. The other
+        options are those of `with_options`. Raises InvalidArgument for what can't be used.
+        """
+        self._options = CallOptions(timeout, max_retries, metadata)
+        self._connection = self._connection_class(target, credentials=credentials, channel=channel)
 
     @property
     def target(self) -> str:

@@ -178,8 +178,7 @@ class AnswerLog(ResumeFile[Question]):
                 f"is the answer to another question than that of item {item_id!r}; remove the "
                 "line, or name another file"
             )
-        metadata = record.record("metadata")
-        answer = record.read(Answer, metadata=dict(metadata.fields) if metadata else {})
+        answer = record.read(Answer, metadata=record.fields_of("metadata"))
         seconds = record.optional_number("seconds") or 0.0
         self.known[item_id] = Outcome(question, answer, None, seconds)
 

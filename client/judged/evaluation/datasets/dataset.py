@@ -111,7 +111,7 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
 
     def document_of(record: Record) -> Document:
         title, text = record.optional_text("title"), record.text("text")
-        metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
+        metadata = record.fields_of("metadata")
         # BEIR's own retrievers read title and text as one.
         return Document(record.identifier("_id"), f"{title}\n{text}" if title else text, metadata)
 

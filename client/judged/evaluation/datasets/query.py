@@ -137,7 +137,6 @@ def read_query(record: Record) -> Query:
         answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
     negatives = record.texts("negative_answers")
     ids = record.identifiers(*IDS)
-    grades = record.record("doc_grades")
     try:
         return Query(
             query_id=record.identifier("query_id", "id"),
@@ -147,7 +146,7 @@ def read_query(record: Record) -> Query:
             expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
             negative_answers=tuple(_distinct(negatives)),
             metadata=record.labels("metadata"),
-            grades={} if grades is None else grades.fields,  # type: ignore[arg-type]  # checked there
+            grades=record.fields_of("doc_grades"),
         )
     except InvalidArgument as error:
         raise record.error(f"has 'doc_grades' that can't be: {error.message}") from None
@@ -165,8 +164,8 @@ def expects_something(query: Query) -> bool:
 
 def read_document(record: Record) -> Document:
     """Return the document of an object. Raises FileError."""
-    metadata = dict(inner.fields) if (inner := record.record("metadata")) else {}
-    return Document(record.identifier("doc_id", "id"), record.text("text"), metadata)
+    name, text = record.identifier("doc_id", "id"), record.text("text")
+    return Document(name, text, record.fields_of("metadata"))
 
 
 def write_query(query: Query) -> dict[str, Any]:
