@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from judged_server.domain import ByteArray, Float32Array
 
@@ -57,35 +56,3 @@ class Embedded:
     row_offsets: Sequence[int]
     flags: ByteArray
     faults: Mapping[int, tuple[str, str]]
-
-
-class Embedder(Protocol):
-    """An embedding model that is loaded and ready."""
-
-    @property
-    def card(self) -> ModelCard:
-        """Which model this is."""
-        ...
-
-    async def embed(
-        self, texts: Sequence[str], long_text: str, deadline: float | None = None
-    ) -> Embedded:
-        """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
-
-        A text's vectors are those of any other call, whatever runs beside it. Cancelling drops what
-        has not begun and nobody else waits for. Raises `errors.Overloaded` and
-        `errors.DeadlineTooShort`.
-        """
-        ...
-
-
-class Embedders(Protocol):
-    """The embedding models of this server."""
-
-    def get(self, name: str) -> Embedder:
-        """Return a model by name, "" for the default. Raises `errors.ModelNotInstalled`."""
-        ...
-
-    def cards(self) -> tuple[ModelCard, ...]:
-        """Return the models on offer, the default first; some may load on their first use."""
-        ...

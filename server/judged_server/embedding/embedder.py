@@ -17,7 +17,7 @@ from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
 from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
 from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
-from judged_server.embedding.vector_cache import TextVectors, VectorCache, VectorKeys
+from judged_server.embedding.vector_cache import TextVectors, VectorCache, vector_keys
 from judged_server.scheduling.concurrency import ITEM_BYTES, FairThreads, run_by_size
 from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource, checkpoint
 from judged_server.tenant import SENDER, TENANT
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class ModelEmbedder:
-    """A loaded model with its worker threads; implements base.Embedder."""
+    """A loaded model with its worker threads."""
 
     def __init__(
         self,
@@ -48,18 +48,16 @@ class ModelEmbedder:
         tokenizer: WindowTokenizer,
         session: Session,
         cache: VectorCache,
-        max_queued_tokens: int = MAX_QUEUED_TOKENS,
         report_unhealthy: ReportUnhealthy = lambda _: None,
         max_delay_s: float = MAX_DELAY_S,
     ) -> None:
         """Take over a session that runs as the card says, and a cache of its dimensions."""
         facts = session.facts
         self.card = card
-        self._keys = VectorKeys(card, facts.runtime)
+        self._runtime = facts.runtime
         self._cache = cache
         self._tokenizer = tokenizer
-        resource = replace(MODEL, most=max_queued_tokens)
-        self._admission = Admission(resource, max_delay_s)
+        self._admission = Admission(MODEL, max_delay_s)
         self._queue = WorkQueue(self._admission, facts.batch_tokens)
         self._workers = Workers(
             card.name, self._queue, tokenizer, session, cache.put, report_unhealthy
@@ -75,11 +73,12 @@ class ModelEmbedder:
     ) -> Embedded:
         """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
 
-        Raises Overloaded when too much work waits, and DeadlineTooShort. Cancelling drops what has
-        not begun.
+        A text's vectors are those of any other call, whatever runs beside it. Raises Overloaded
+        when too much work waits, and DeadlineTooShort. Cancelling drops what has not begun and
+        nobody else waits for.
         """
         size = sum(map(len, texts)) + ITEM_BYTES * len(texts)
-        keys = await run_by_size(size, self._keys.of, texts, long_text)
+        keys = await run_by_size(size, vector_keys, self.card, self._runtime, texts, long_text)
         # Vectors that are kept are found by those of the same domain alone.
         keys = TENANT.get().own_keys(keys)
         found = dict(await self._cache.get(keys))

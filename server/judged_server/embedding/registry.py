@@ -9,13 +9,11 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from judged_server.embedding.base import Embedded, ModelCard
-from judged_server.embedding.batching import ReportUnhealthy
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import (
     DEFAULT_MODEL,
     Manifest,
-    ModelFiles,
     ModelStore,
     not_installed,
 )
@@ -24,7 +22,6 @@ from judged_server.embedding.vector_cache import VectorCache
 from judged_server.errors import ModelDamaged
 from judged_server.store.kept_rows import KeptRows
 
-Load = Callable[[ModelFiles, RuntimeConfig, VectorCache, ReportUnhealthy], ModelEmbedder]
 Health = Callable[[bool], None]
 """Told whether every loaded model runs, when that changes; on any thread."""
 
@@ -33,7 +30,7 @@ _REFERENCE = RuntimeConfig()
 
 @dataclass(eq=False)
 class StoredEmbedders:
-    """Embedders of the models in a store; implements base.Embedders.
+    """Embedders of the models in a store.
 
     They keep vectors in `memory_bytes` a model, and in a file that is closed with the models.
     """
@@ -41,7 +38,6 @@ class StoredEmbedders:
     store: ModelStore
     default: str = DEFAULT_MODEL
     running: RuntimeConfig = _REFERENCE
-    load: Load = load_embedder
     memory_bytes: int = 0
     file: KeptRows | None = None
     health: Health = lambda _: None
@@ -112,12 +108,12 @@ class StoredEmbedders:
                 if before != bool(self._unhealthy):
                     self.health(not self._unhealthy)
 
-        return self.load(files, self.running, cache, report_unhealthy)
+        return load_embedder(files, self.running, cache, report_unhealthy)
 
 
 @dataclass(eq=False)
 class LazyEmbedder:
-    """A stored model that is checked and loaded by its first use; implements base.Embedder.
+    """A stored model that is checked and loaded by its first use.
 
     `card` is that of the model as it will run, and `make` must give a model with just that.
     `loaded` is the model, once it is in memory.
@@ -148,7 +144,10 @@ class LazyEmbedder:
     async def embed(
         self, texts: Sequence[str], long_text: str, deadline: float | None = None
     ) -> Embedded:
-        """Return the vectors of distinct texts; the first callers wait for the model to load."""
+        """Return the vectors of distinct texts as `ModelEmbedder.embed` does.
+
+        The first callers wait for the model to load.
+        """
         if self.loaded is None:
             await asyncio.to_thread(self.load)
         return await self.load().embed(texts, long_text, deadline)

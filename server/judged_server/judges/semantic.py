@@ -28,11 +28,10 @@ from judged_server.embedding.base import (
     TRUNCATE,
     UNSUPPORTED_TEXT,
     Embedded,
-    Embedder,
-    Embedders,
     ModelCard,
 )
 from judged_server.embedding.models.store import CALLER
+from judged_server.embedding.registry import LazyEmbedder, StoredEmbedders
 from judged_server.embedding.runtime.session import unit_rows
 from judged_server.judges.base import (
     ANONYMOUS,
@@ -68,7 +67,7 @@ class SemanticKind(JudgeKind):
     kind = "semantic"
     for_embeddings: Mapping[str, ParameterScalar] | None = {"model": CALLER}
 
-    def __init__(self, embedders: Embedders) -> None:
+    def __init__(self, embedders: StoredEmbedders) -> None:
         self._embedders = embedders
 
     @property
@@ -107,7 +106,9 @@ class SemanticKind(JudgeKind):
 class SemanticJudge(Judge):
     """Scores groups by cosine."""
 
-    def __init__(self, embedder: Embedder | None, long_text: str, identity: JudgeIdentity) -> None:
+    def __init__(
+        self, embedder: LazyEmbedder | None, long_text: str, identity: JudgeIdentity
+    ) -> None:
         """Take an embedder for texts, or none for vectors that callers send."""
         self._embedder = embedder
         self._long_text = long_text

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from judged.values.calibrators import Calibrator
 
-from judged_server.embedding.base import Embedders
 from judged_server.embedding.registry import StoredEmbedders
 from judged_server.errors import JudgedError, did_you_mean
 from judged_server.judges.base import AnyKind
@@ -41,7 +40,7 @@ class Offering:
     scoring: Scoring
     rubrics: Sequence[Rubric]
     chat_models: Sequence[ChatModel]
-    embedders: Embedders
+    embedders: StoredEmbedders
 
     def offers(self) -> list[Offer]:
         """Return every judge under every profile, as GetServerInfo lists them."""

@@ -132,8 +132,11 @@ class TestTurns:
         assert session.batches[-1] == ["z"]
         assert embedder.queued_tokens == 0
 
-    async def test_more_than_the_bound_is_refused_and_the_rest_goes_on(self, make, session):
-        embedder = make(max_queued_tokens=9)
+    async def test_more_than_the_bound_is_refused_and_the_rest_goes_on(
+        self, make, session, monkeypatch
+    ):
+        monkeypatch.setattr(embedders, "MODEL", replace(MODEL, most=9))
+        embedder = make()
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(["abc def ghi jkl mno pqr"], "truncate"))
         await begun(session)
@@ -144,9 +147,12 @@ class TestTurns:
         assert not (await first).faults
         assert not (await embedder.embed(["abc"], "truncate")).faults
 
-    async def test_what_is_too_much_is_refused_before_its_texts_are_read(self, make, session):
+    async def test_what_is_too_much_is_refused_before_its_texts_are_read(
+        self, make, session, monkeypatch
+    ):
         tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
-        embedder = make(tokenizer=tokenizer, max_queued_tokens=40)
+        monkeypatch.setattr(embedders, "MODEL", replace(MODEL, most=40))
+        embedder = make(tokenizer=tokenizer)
         session.gate.clear()
         first = asyncio.create_task(embedder.embed(["abc def ghi jkl mno pqr"], "truncate"))
         await begun(session)

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from judged_server.embedding import registry
 from judged_server.embedding.models.loading import load_embedder
 from judged_server.embedding.models.store import ModelStore
 from judged_server.embedding.registry import StoredEmbedders
@@ -40,14 +41,15 @@ def health():
 
 
 @pytest.fixture
-def embedders(store, loads, told, health):
+def embedders(store, loads, told, health, monkeypatch):
     def load(files, running, cache, report_unhealthy):
         loads.append(files.manifest.name)
         told[files.manifest.name] = report_unhealthy
         return load_embedder(files, running, cache, report_unhealthy)
 
+    monkeypatch.setattr(registry, "load_embedder", load)
     made = StoredEmbedders(
-        store, default="one", running=RuntimeConfig(threads=1), load=load, health=health.append
+        store, default="one", running=RuntimeConfig(threads=1), health=health.append
     )
     yield made
     made.close()

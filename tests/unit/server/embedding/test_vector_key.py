@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.embedding.base import ModelCard
-from judged_server.embedding.vector_cache import VectorKeys
+from judged_server.embedding.vector_cache import vector_keys
 
 from tests.fakes.models.cards import others_than
 
@@ -13,7 +13,7 @@ CARD = ModelCard("m", 2, 8, "a" * 64, "b" * 64, "mean", True, "fp32", "CPU")
 
 
 def _key(card=CARD, runtime="ort 1", text="text", policy="truncate"):
-    return VectorKeys(card, runtime).of([text], policy)[0]
+    return vector_keys(card, runtime, [text], policy)[0]
 
 
 def test_any_part_of_the_model_changes_it():
@@ -27,10 +27,10 @@ def test_runtime_and_policy_change_it():
 
 @given(st.lists(st.text(), unique=True, max_size=20))
 def test_texts_have_keys_of_their_own(texts):
-    keys = VectorKeys(CARD, "ort").of(texts, "truncate")
+    keys = vector_keys(CARD, "ort", texts, "truncate")
     assert len(set(keys)) == len(texts)
     assert {len(key) for key in keys} <= {32}
-    assert keys == VectorKeys(CARD, "ort").of(texts, "truncate")
+    assert keys == vector_keys(CARD, "ort", texts, "truncate")
 
 
 def test_parts_do_not_run_into_each_other():
