@@ -147,26 +147,25 @@ def with_intervals_and_slices(
     table: MetricTable,
     options: SettledOptions,
     metadata: Sequence[Mapping[str, str]] = (),
-    field: str = "options",
 ) -> MetricTable:
     """Return the table with the intervals and the slices that the options ask for.
 
     `metadata` has an entry for each query that was given, in the order that `table.rows` speaks
-    of; none at all if nothing is known of any. Raises InvalidField at `field.slice_by[i]` when the
-    keys up to that one make more than MAX_SLICES slices, and at `field.interval.resamples` when
-    the intervals are too much work.
+    of; none at all if nothing is known of any. Raises InvalidField at `options.slice_by[i]` when
+    the keys up to that one make more than MAX_SLICES slices, and at `options.interval.resamples`
+    when the intervals are too much work.
     """
     keys = options.slice_by
     if options.interval is not None:
         n_queries = len(table.rows) * (1 + len(keys))
-        check_work(n_queries, len(table.columns), options.interval, f"{field}.interval")
+        check_work(n_queries, len(table.columns), options.interval)
     slices: list[MetricSlice] = []
     for i, key in enumerate(keys):
         rows_of: dict[str, list[int]] = {}
         for row in table.all_rows.tolist():  # so that no slice is empty
             rows_of.setdefault(metadata[row].get(key, "") if metadata else "", []).append(row)
         rule = f"makes more than {MAX_SLICES} slices; slice by keys with fewer values"
-        need(len(slices) + len(rows_of) <= MAX_SLICES, f"{field}.slice_by[{i}]", rule)
+        need(len(slices) + len(rows_of) <= MAX_SLICES, f"options.slice_by[{i}]", rule)
         for value, rows in sorted(rows_of.items()):
             checkpoint()
             places, open_places = (

@@ -89,8 +89,7 @@ def pair_up(baseline: RunValues, run: RunValues, places: dict[str, int], field: 
     """
     theirs = {query_id: place for place, query_id in enumerate(run.query_ids)}
     common = [query_id for query_id in baseline.query_ids if query_id in theirs]
-    first = f"{field.partition('[')[0]}[0]"
-    what = f"shares {len(common)} evaluated queries with the baseline, {first}"
+    what = f"shares {len(common)} evaluated queries with the baseline, runs[0]"
     rule = f"{what}; a comparison needs at least {FEWEST}: compare runs on the same queries"
     need(len(common) >= FEWEST, field, rule)
     ours = np.array([places[query_id] for query_id in common])
@@ -112,17 +111,16 @@ def compare(
     options: CompareOptions,
     intervals: IntervalOptions,
     metrics: Sequence[str],
-    field: str = "runs",
 ) -> list[RunComparison]:
     """Return how each later run differs from the first, by metric (row of the values), then by run.
 
-    Values lie within +-1e100. Raises InvalidField at `field[i]` for a run that shares fewer than
+    Values lie within +-1e100. Raises InvalidField at `runs[i]` for a run that shares fewer than
     two queries with the first, and what `check_flips` and `check_work` raise.
     """
     baseline = runs[0]
     places = {query_id: place for place, query_id in enumerate(baseline.query_ids)}
     pairs = [
-        pair_up(baseline, run, places, f"{field}[{i}]") for i, run in enumerate(runs[1:], start=1)
+        pair_up(baseline, run, places, f"runs[{i}]") for i, run in enumerate(runs[1:], start=1)
     ]
     check_work(sum(len(pair.places) for pair in pairs), len(metrics), intervals)
     check_flips(len(places), len(metrics) * len(pairs), options.permutations)
@@ -350,17 +348,13 @@ def _signed_rank_counts(n: int) -> IntArray:
     return counts
 
 
-def check_flips(
-    n_queries: int,
-    n_comparisons: int,
-    permutations: int,
-    field: str = "comparison.permutations",
-) -> None:
-    """Raise InvalidField at `field` when the test would take too long."""
+def check_flips(n_queries: int, n_comparisons: int, permutations: int) -> None:
+    """Raise InvalidField at `comparison.permutations` when the test would take too long."""
     passes = max(1, math.ceil(n_comparisons / _COMPARISONS_A_PASS))
     most = MAX_FLIPS // (max(1, n_queries) * passes)
     asked = f"for {n_queries} queries and {n_comparisons} comparisons"
-    check_draws(permutations, most, asked, "compare fewer runs or metrics", field)
+    less, field = "compare fewer runs or metrics", "comparison.permutations"
+    check_draws(permutations, most, asked, less, field)
 
 
 def sign_flip_p_values(differences: FloatArray, permutations: int, seed: int) -> FloatArray:

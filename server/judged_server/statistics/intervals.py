@@ -139,15 +139,13 @@ def check_work(
     _refuse_above(most, options, field, f"for {n_queries} {unit} and {n_metrics} metrics")
 
 
-def check_resampling(
-    units: Units, sums: int, options: IntervalOptions, field: str = "interval"
-) -> None:
-    """Raise InvalidField at `field.resamples` when the bootstrap would take too long.
+def check_resampling(units: Units, sums: int, options: IntervalOptions) -> None:
+    """Raise InvalidField at `interval.resamples` when the bootstrap would take too long.
 
     `sums` is over how many columns a statistic sums the weights of units.
     """
     most = MAX_STEPS // (units.n * (_DRAW + sums) + _VALUE * sums)
-    _refuse_above(most, options, field, f"over {units.over}, with {sums} sums in each")
+    _refuse_above(most, options, "interval", f"over {units.over}, with {sums} sums in each")
 
 
 def _refuse_above(most: int, options: IntervalOptions, field: str, asked: str) -> None:

@@ -98,22 +98,21 @@ def correct_mean(
     if n < 2:
         warning = f"labelled {unit}: {n}; a correction needs 2, and {ENOUGH_LABELS} to hold"
         return CorrectedEstimate(None, naive, labels_only, n, items.n_clusters, 0.0, (warning,))
+    fit = _tune(machine, human, labelled, sample)
     method = "prediction_powered|variance:jackknife"
-    found = items.estimate(
-        human, machine, labelled, _tune(machine, human, labelled, sample), method
-    )
+    value, interval, departures = items.estimate(human, machine, labelled, fit, method)
     warnings = []
     if n < ENOUGH_LABELS:
         warnings.append(
             f"coverage not assured: {n} labelled {unit}; {ENOUGH_LABELS} are needed for "
             "the interval to cover as often as it says"
         )
-    if found.departures < FEW_DEPARTURES <= n // 2:
+    if departures < FEW_DEPARTURES <= n // 2:
         warnings.append(
-            f"human and machine values differ by the same in all but {found.departures} of {n} "
+            f"human and machine values differ by the same in all but {departures} of {n} "
             f"labelled {unit}; the interval is no narrower than Clopper and Pearson's for no event"
         )
-    if found.power == 0.0 and total != len(labelled):
+    if fit.power == 0.0 and total != len(labelled):
         warnings.append(
             "the power is 0: the labels alone make the estimate, since the machine's values do "
             "not rise with them"
@@ -124,14 +123,14 @@ def correct_mean(
             f"the labelled {unit} differ from the others in the machine's values, by "
             f"{gap:.1f} standard errors; the correction holds for labels drawn at random only"
         )
-    value = min(max(found.value, items.low), items.high)
+    value = min(max(value, items.low), items.high)
     return CorrectedEstimate(
-        Estimate(value, found.interval),
+        Estimate(value, interval),
         naive,
         labels_only,
         n,
         items.n_clusters,
-        found.power,
+        fit.power,
         warnings=tuple(warnings),
     )
 
@@ -221,16 +220,6 @@ def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _S
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """An estimate; `departures` are the clusters whose values depart from the most common one."""
-
-    value: float
-    interval: Interval
-    power: float
-    departures: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Items:
     """All items by the number of their cluster, and the range of their values."""
 
@@ -249,8 +238,8 @@ class _Items:
         leverage = sample.shares(np.ones(len(values)))
         fit = _Fit(sample, 0.0, leverage, max(sample.counted - 1, 1))
         nothing = np.zeros(len(self.cluster_of))
-        found = self.estimate(values, nothing, np.arange(0), fit, "t:clustered")
-        return Estimate(found.value, found.interval)
+        value, interval, _ = self.estimate(values, nothing, np.arange(0), fit, "t:clustered")
+        return Estimate(value, interval)
 
     def estimate(
         self,
@@ -259,8 +248,11 @@ class _Items:
         labelled: IntArray,
         fit: _Fit,
         method: str,
-    ) -> _Found:
-        """Return the sum of two means: of what labels leave over, and of what is trusted of all."""
+    ) -> tuple[float, Interval, int]:
+        """Return the sum of two means: of what labels leave over, and of what is trusted of all.
+
+        With its interval, and how many clusters depart from the most common value.
+        """
         sample, power, n_items = fit.sample, fit.power, len(self.cluster_of)
         rest = human - power * machine[labelled] if power else human
         trusted = power * machine
@@ -286,7 +278,7 @@ class _Items:
             error,
             f"{method}{drawn}|confidence:{self.confidence:.12g}|v1",
         )
-        return _Found(value, interval, power, departures)
+        return value, interval, departures
 
     def _least(self, values: FloatArray, fit: _Fit) -> tuple[float, float, int]:
         """Return the least reach of an interval to each side, and how many clusters depart.

@@ -193,12 +193,10 @@ class TextColumn:
 def measure_texts(
     items: Sequence[TextItem],
     metrics: Sequence[TextMetric],
-    field: str = "items",
-    most_pairs: int = MAX_TOKEN_PAIRS,
 ) -> tuple[TextColumn, ...]:
     """Return a column a metric. Work and memory are bounded, whatever the texts.
 
-    Raises LimitExceeded at `field[i]` when rougeL has more than `most_pairs` of tokens to compare.
+    Raises LimitExceeded at `items[i]` when rougeL has more than MAX_TOKEN_PAIRS to compare.
     """
     stores = {metric.form.name: TokenStore(metric.form) for metric in metrics}
     scores: list[list[Score]] = [[] for _ in metrics]
@@ -215,7 +213,7 @@ def measure_texts(
             if metric.compares_all:
                 pairs += len(hypothesis) * sum(map(len, found))
                 what = f"pairs of tokens to compare for {metric.name} up to this item"
-                check_limit(pairs, most_pairs, what, f"{field}[{i}]")
+                check_limit(pairs, MAX_TOKEN_PAIRS, what, f"items[{i}]")
             score = None
             if beyond_ascii:
                 ours, *theirs = (metric.unread(text) for text in (item.hypothesis, *references))

@@ -53,6 +53,11 @@ _Z = 1.959963984540054
 """Of a Wilson interval of 95 %."""
 
 
+def sigmoid(logits: FloatArray) -> FloatArray:
+    """Return 1 / (1 + exp(-logits)) to nine digits, which hide how a processor rounds exp."""
+    return np.round(1 / (1 + np.exp(-np.clip(logits, -30, 30))), 9)
+
+
 @dataclass(frozen=True, slots=True)
 class Platt:
     """Slope, above 0, and intercept of the calibrated logit; as they stand: the score itself."""
@@ -61,9 +66,8 @@ class Platt:
     intercept: float = 0.0
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
-        """Return float64[n] in [0, 1], to nine digits, which hide how a processor rounds exp."""
-        z = self.slope * _logits(scores) + self.intercept
-        return np.round(1 / (1 + np.exp(-np.clip(z, -30, 30))), 9)
+        """Return float64[n] in [0, 1], to nine digits."""
+        return sigmoid(self.slope * _logits(scores) + self.intercept)
 
     @property
     def threshold(self) -> float:
@@ -164,51 +168,43 @@ def fit(scores: FloatArray, labels: BoolArray, shipped: Platt | None = None) -> 
     if shipped is None:
         target = np.where(labels, (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2))
         made = _newton(x, target, start, math.inf)
-        return made.platt if made is not None and made.platt.slope > 0 else None
+        return made[0] if made is not None and made[0].slope > 0 else None
     z = shipped.slope * x + shipped.intercept
     near, wide = (_newton(z, labels.astype(np.float64), start, width) for width in (1.0, _WIDER))
     if near is None or wide is None:
         return None
-    change = (wide if wide.evidence > near.evidence + _CLEARLY else near).platt
+    # The density of the wider prior is lower everywhere by the product of its widths.
+    change = (wide if wide[1] - 2 * math.log(_WIDER) > near[1] + _CLEARLY else near)[0]
     slope = change.slope * shipped.slope
     intercept = change.slope * shipped.intercept + change.intercept
     return Platt(slope, intercept) if slope > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """Slope and intercept, and the log of how likely the labels are under the prior."""
+def _newton(
+    x: FloatArray, target: FloatArray, start: float, width: float
+) -> tuple[Platt, float] | None:
+    """Return the logistic regression on x with priors `width` times _PRIOR; inf: without any.
 
-    platt: Platt
-    evidence: float
-
-
-def _newton(x: FloatArray, target: FloatArray, start: float, width: float) -> _Fitted | None:
-    """Return the logistic regression on x with priors `width` times _PRIOR; inf: without any."""
-    spread_a, spread_b = (width * each for each in _PRIOR)
-    slope, intercept = 0.0, start
+    And the log of how likely it makes the labels under the prior, but for a constant of that.
+    """
+    design, precision = np.stack([x, np.ones_like(x)]), (width * np.array(_PRIOR)) ** -2.0
+    middle, at = np.array([1.0, 0.0]), np.array([0.0, start])
     for _ in range(_STEPS):  # Newton's method on a convex loss
-        p = 1 / (1 + np.exp(-(slope * x + intercept)))
-        weight = p * (1 - p) + 1e-12
-        gap = p - target
-        a, d = float(weight @ (x * x)) + spread_a**-2, float(weight.sum()) + spread_b**-2
-        b = float(weight @ x)
-        g = float(gap @ x) + (slope - 1) * spread_a**-2
-        h = float(gap.sum()) + intercept * spread_b**-2
-        determinant = a * d - b * b
+        p = 1 / (1 + np.exp(-(at @ design)))
+        hessian = (design * (p * (1 - p) + 1e-12)) @ design.T + np.diag(precision)
+        determinant = float(np.linalg.det(hessian))
         if determinant <= 0:
             return None
-        step = (d * g - b * h) / determinant, (a * h - b * g) / determinant
+        step = np.linalg.solve(hessian, design @ (p - target) + precision * (at - middle))
+        length = float(np.abs(step).sum())
         # Where labels are nearly separable a full step may overshoot.
-        size = min(1.0, 4.0 / max(abs(step[0]) + abs(step[1]), 1e-300))
-        slope, intercept = slope - size * step[0], intercept - size * step[1]
-        if abs(step[0]) + abs(step[1]) < 1e-10:
+        at = at - min(1.0, 4.0 / max(length, 1e-300)) * step
+        if length < 1e-10:
             break
-    z = slope * x + intercept
+    z = at @ design
     likelihood = float(np.sum(target * z - np.logaddexp(0.0, z)))
-    off = ((slope - 1) / spread_a) ** 2 + (intercept / spread_b) ** 2
-    room = math.log(spread_a * spread_b) + 0.5 * math.log(determinant)
-    return _Fitted(Platt(slope, intercept), likelihood - 0.5 * off - room)
+    off = float(precision @ (at - middle) ** 2)
+    return Platt(*at.tolist()), likelihood - 0.5 * (off + math.log(determinant))
 
 
 def _logits(scores: FloatArray) -> FloatArray:

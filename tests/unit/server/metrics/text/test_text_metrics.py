@@ -13,6 +13,7 @@ from judged_server import errors
 from judged_server.domain import plain_form, unread_share
 from judged_server.metrics.text import formulas
 from judged_server.metrics.text import formulas as tokens
+from judged_server.metrics.text import metrics as text_metrics
 from judged_server.metrics.text.formulas import ANSWER, STEMS, THIRTEEN_A, stem
 from judged_server.metrics.text.metrics import (
     TEXT_METRICS,
@@ -88,14 +89,16 @@ def test_long_work_ends_when_nobody_waits():
         watched(lambda: next(looks, True), lambda: measure_texts(items, ALL))
 
 
-def test_rouge_l_may_compare_as_many_pairs_as_its_bound():
+def test_rouge_l_may_compare_as_many_pairs_as_its_bound(monkeypatch):
     items = [TextItem("a b", ["a b"]), TextItem("a", ["b", "c"])]
-    (column,) = measure_texts(items, parse_text_metrics(["rougeL"]), most_pairs=6)
+    monkeypatch.setattr(text_metrics, "MAX_TOKEN_PAIRS", 6)
+    (column,) = measure_texts(items, parse_text_metrics(["rougeL"]))
     assert len(column.values) == 2
+    monkeypatch.setattr(text_metrics, "MAX_TOKEN_PAIRS", 5)
     with pytest.raises(errors.LimitExceeded) as caught:
-        measure_texts(items, parse_text_metrics(["rougeL"]), most_pairs=5)
+        measure_texts(items, parse_text_metrics(["rougeL"]))
     assert caught.value.field == "items[1]"
-    assert measure_texts(items, parse_text_metrics(["rouge1"]), most_pairs=5)
+    assert measure_texts(items, parse_text_metrics(["rouge1"]))
 
 
 def test_items_without_a_value_are_in_no_mean():
