@@ -24,7 +24,6 @@ from dataclasses import replace
 
 import numpy as np
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray, JudgeSpec
-from judged_server.judges.equivalence.judge import sigmoid
 from judged_server.judges.lexical import TokenOverlapKind
 from judged_server.statistics.calibration.cascade import cascade_bounds
 from judged_server.statistics.calibration.frontier import (
@@ -34,6 +33,7 @@ from judged_server.statistics.calibration.frontier import (
     frontier,
     run,
 )
+from judged_server.statistics.calibration.reliability import sigmoid
 from judged_server.statistics.quality import LabelledScores
 
 from benchmarks.equivalence.data import FILES, Items, load

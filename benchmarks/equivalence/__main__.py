@@ -30,9 +30,9 @@ from collections.abc import Sequence
 import numpy as np
 from judged_server.domain import FloatArray, Group, IntArray, JudgeSpec
 from judged_server.judges.base import PureJudge
-from judged_server.judges.equivalence.judge import EquivalenceKind, sigmoid
+from judged_server.judges.equivalence.judge import EquivalenceKind
 from judged_server.judges.lexical import TokenOverlapKind
-from judged_server.statistics.calibration.reliability import Platt, fit, least_certain
+from judged_server.statistics.calibration.reliability import Platt, fit, least_certain, sigmoid
 
 from benchmarks.equivalence.data import FILES, Items, calibration_error, kappa, load
 from benchmarks.equivalence.train import N_FOLDS, cross_validated, platt, table_of, weights_of

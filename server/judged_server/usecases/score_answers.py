@@ -33,7 +33,7 @@ from judged_server.judges.base import Caller, find_calibrator
 from judged_server.judges.catalog import Offer, settle
 from judged_server.judges.llm.answers import KIND as ANSWERS
 from judged_server.judges.llm.answers import AnswerScorer, AnswersKind
-from judged_server.judges.llm.scoring import Asking, fault
+from judged_server.judges.llm.scoring import Asking
 from judged_server.llm.budgets import refuse_if_nothing_asked, unpriced
 from judged_server.llm.caller import CallOptions
 from judged_server.llm.chat import Reason
@@ -50,7 +50,8 @@ _MAX_BUILT = 256
 _SEND_S = 0.0003
 """About what it takes to write one score: time that the last ones of a large call need."""
 
-_NO_TIME = fault(
+_NO_TIME = VerdictFault(
+    0,
     Reason.TIMEOUT,
     "the call's time was used up before the item's turn; allow more, or send less",
     retryable=True,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from judged_server.judges.equivalence.judge import shipped
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.equivalence.data import load
-from benchmarks.equivalence.train import CLIP, fit
+from benchmarks.equivalence.train import CLIP, FILE, fit, to_bytes
 
 
 def test_the_arrays_say_what_scikit_learn_says() -> None:
@@ -30,6 +31,10 @@ def test_the_arrays_say_what_scikit_learn_says() -> None:
     ).fit(x, labels, weights)
     wanted = (linear.decision_function(standard) + trees.decision_function(x)) / 2
     np.testing.assert_allclose(model.logits(table), wanted, atol=1e-6)
+
+
+def test_the_same_arrays_make_the_same_file() -> None:
+    assert to_bytes(shipped()[0]) == FILE.read_bytes()
 
 
 def test_no_question_is_in_two_folds() -> None:

@@ -48,10 +48,7 @@ from judged_server.judges.base import (
 from judged_server.judges.equivalence.features import VERSION as FEATURES
 from judged_server.judges.equivalence.features import features
 from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS, contradicted
-from judged_server.statistics.calibration.reliability import Platt
-
-DEPTH = 3
-"""Levels of every tree: node 0 is the root, nodes 2i + 1 and 2i + 2 follow node i."""
+from judged_server.statistics.calibration.reliability import Platt, sigmoid
 
 LEAF_UNIT = 2.0**-40
 """Leaves are whole numbers of this unit of logits."""
@@ -66,8 +63,8 @@ class Model:
     `names` (str[f]) are the features in order. The logistic model clips `(x - center) / scale`
     (float64[f]) to five on either side. Of the trees, `split` (int64[t, 7]) says which feature each
     node looks at, `threshold` (float64[t, 7]) up to where a value goes left, and `leaf` (int64[t,
-    8]) what is added, in LEAF_UNIT. `calibration` is (slope, intercept) from logits to calibrated
-    logits.
+    8]) what is added, in LEAF_UNIT. Node 0 is the root, nodes 2i + 1 and 2i + 2 follow node i.
+    `calibration` is (slope, intercept) from logits to calibrated logits.
     """
 
     names: NDArray[np.str_]
@@ -108,23 +105,11 @@ class Model:
         slope, intercept = self.calibration.tolist()
         return sigmoid(slope * logits + intercept)
 
-    def to_bytes(self) -> bytes:
-        """Return the file of the model: a NumPy archive, the same bytes for the same arrays."""
-        file = io.BytesIO()
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        np.savez_compressed(file, **arrays)
-        return file.getvalue()
-
     @classmethod
     def from_bytes(cls, raw: bytes) -> Model:
         """Return the model of a file. Raises ValueError or KeyError for one that is none."""
         with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
             return cls(**{field.name: arrays[field.name] for field in fields(cls)})
-
-
-def sigmoid(logits: FloatArray) -> FloatArray:
-    """Return 1 / (1 + exp(-logits)) to nine digits, which hide how a processor rounds exp."""
-    return np.round(1 / (1 + np.exp(-np.clip(logits, -30, 30))), 9)
 
 
 @lru_cache(maxsize=1)

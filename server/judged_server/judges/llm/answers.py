@@ -36,7 +36,6 @@ from judged_server.judges.llm.scoring import (
     Session,
     assessable,
     by_threshold,
-    fault,
     find_claims,
     most_asked,
     voted,
@@ -219,7 +218,8 @@ class AnswerScorer:
             return rendered
         if assessable(rubric, weights, has_contexts=rendered.has_contexts):
             return rendered
-        return fault(
+        return VerdictFault(
+            0,
             Reason.NO_CONTEXT,
             "the item brings no contexts, and no dimension without them has a weight",
         )
@@ -265,14 +265,16 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
     fields = {name: value_of(name, item) for name in rubric.fields}
     if "answer" in fields and not any(map(_says_something, item.answer)):
         what = "nothing but punctuation" if item.answer.strip() else "no text"
-        return fault(Reason.EMPTY_ANSWER, f"the answer holds {what}")
+        return VerdictFault(0, Reason.EMPTY_ANSWER, f"the answer holds {what}")
     has_contexts = any(text.strip() for text in item.contexts)
     optional = {"contexts"} if rubric.dimensions else set()
     for name, value in fields.items():
         texts = (value,) if isinstance(value, str) else value
         if name not in optional and not any(text.strip() for text in texts):
             what = _CALLED.get(name, name)
-            return fault(Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads")
+            return VerdictFault(
+                0, Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
+            )
     warnings = []
     if "contexts" in fields:
         kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)

@@ -206,14 +206,10 @@ class SampleResult:
     warnings: tuple[str, ...] = ()
 
 
-def fault(reason: Reason, message: str, *, retryable: bool = False) -> VerdictFault:
-    """Return why a score is missing, with the code that fits the reason."""
-    return VerdictFault(0, reason, message, retryable)
-
-
 _NO_QUORUM = SampleResult(
     Status.ABSTAINED,
-    fault=fault(
+    fault=VerdictFault(
+        0,
         Reason.NO_QUORUM,
         "the samples tie, or fewer than half of them are votes; ask for more, or an odd number",
     ),
@@ -255,7 +251,7 @@ def _vote(
 def _missing_for(parsed: ParsedReply) -> SampleResult:
     """Return what a parsed reply that is not OK makes of a score."""
     reason = parsed.reason or Reason.UNPARSABLE
-    why = fault(reason, parsed.message, retryable=parsed.retryable)
+    why = VerdictFault(0, reason, parsed.message, parsed.retryable)
     return SampleResult(parsed.status, fault=why)
 
 
@@ -285,7 +281,7 @@ async def find_claims(
     if listed.status is not Status.OK:
         return _missing_for(listed)
     if not listed.claims:
-        none = fault(Reason.NO_CLAIMS, "the text makes no claim")
+        none = VerdictFault(0, Reason.NO_CLAIMS, "the text makes no claim")
         return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=none)
     rendered = _of(verification, fields)
     parsed_replies: dict[tuple[int, int], ParsedReply] = {}

@@ -143,7 +143,6 @@ def test_its_model_is_in_the_signature() -> None:
         == f"answer_equivalence|model:{sha256[:8]}|features:1|min_score:0.5|v2"
     )
     assert len(raw) <= 1 << 20
-    assert model_file.Model.from_bytes(raw).to_bytes() == raw
     strict = EquivalenceKind().build(JudgeSpec("answer_equivalence", min_score=0.9))
     assert strict.identity.scoring_key == JUDGE.identity.scoring_key
     assert strict.identity.fingerprint != JUDGE.identity.fingerprint
