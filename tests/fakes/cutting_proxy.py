@@ -1,5 +1,7 @@
 """A TCP proxy that can cut its connections: at once, or when the next bytes of a reply come.
 
+It can also take no new ones for a while.
+
 What was cut off reached the server, and its answer never the client.
 """
 
@@ -18,6 +20,7 @@ class CuttingProxy:
 
     address: str = ""
     drop_when: Callable[[], bool] | None = None
+    is_down: bool = False
     dropped: int = 0
     _upstream: str = ""
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -34,6 +37,9 @@ class CuttingProxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_down:
+            writer.transport.abort()
+            return
         host, port = self._upstream.rsplit(":", 1)
         there, back = await asyncio.open_connection(host, int(port))
         self._open |= {writer, back}

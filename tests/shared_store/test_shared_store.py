@@ -6,10 +6,11 @@ import asyncio
 import hashlib
 import io
 import re
+import signal
 import time
 import urllib.request
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
@@ -206,9 +207,31 @@ def test_without_the_store_nothing_is_paid_for_and_what_is_free_goes_on(
         assert server.log_text().count('"store unreachable"') <= 2 * 2
 
 
+def killed(database: Postgres) -> None:
+    database.kill()
+    database.start()
+
+
+def restarted(database: Postgres) -> None:
+    assert database.process is not None
+    database.process.send_signal(signal.SIGINT)  # a fast shutdown
+    database.process.wait()
+    database.start()
+
+
+def paused(database: Postgres) -> None:
+    with database.paused():
+        time.sleep(1)  # what it stands for
+
+
+@pytest.mark.parametrize("fails", [killed, restarted, paused])
 def test_servers_spend_a_budget_together_no_more_and_nothing_unwritten(
-    provider: ScriptedProvider, script: Provider, tmp_path: Path
+    provider: ScriptedProvider,
+    script: Provider,
+    tmp_path: Path,
+    fails: Callable[[Postgres], None],
 ):
+    """Whatever the store does under load; and it is used again 2 s after it is back."""
     script.delay_s = 0.05
     limit = 2 * 10**9
 
@@ -216,12 +239,15 @@ def test_servers_spend_a_budget_together_no_more_and_nothing_unwritten(
         """Ask until the budget is used up; return what the answers cost."""
         cost = 0.0
         for call in range(100):
+            texts = [f"text {n} of{place}and{call}" for n in range(8)]
             try:
-                found = ask(server, [f"text {n} of{place}and{call}" for n in range(8)])
+                found = ask(server, texts)
             except BudgetExhausted:
                 break
             reasons = {error.reason for error in found.errors.values()}
             assert reasons <= {"STORE_UNREACHABLE", "BUDGET"}
+            for verdict, text in zip(found, texts, strict=True):
+                assert verdict.status is Status.ERROR or verdict.relevant == is_yes(text)
             cost += found.usage.cost or 0.0
         return cost
 
@@ -232,12 +258,15 @@ def test_servers_spend_a_budget_together_no_more_and_nothing_unwritten(
         ):
             asking = [pool.submit(answered, *each) for each in zip(running, range(2), strict=True)]
             until(lambda: len(script.asked) > 60)
-            database.kill()
-            database.start()
+            fails(database)
             database.wait()
+            until(lambda: all(map(reachable, running)), 2)
             cost = sum(each.result() for each in asking)
+            noted = all(each.log_text().count('"store unreachable"') <= 3 for each in running)
         [(spent,)] = database.run("SELECT sum(nano)::bigint FROM judged_settled_1")
+        [(used,)] = database.run("SELECT sum(nano)::bigint FROM judged_used_1")
     tokens = [(len(asked.system + asked.user) // 4 + 1, 11) for asked in provider.asked]
     charged = sum(20_000 * put_in + 40_000 * put_out for put_in, put_out in tokens)
-    assert round(1e9 * cost) <= spent == charged <= limit
+    assert round(1e9 * cost) <= spent == used == charged <= limit
     assert spent > limit / 2
+    assert noted

@@ -10,10 +10,12 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from judged_server.store.kept_rows import Row, StoreAway
 
+from tests.fakes.cutting_proxy import cutting_proxy
 from tests.fakes.postgres import Postgres, running_postgres
 
 _OTHER = uuid.UUID(int=1)
@@ -182,34 +184,59 @@ async def test_a_backup_without_the_tables_is_used_as_it_is(a, b, database: Post
 
 
 _CLAIMER = """
-import asyncio, sys
+import asyncio, sys, time
+from judged_server.store.kept_rows import Row
 from judged_server.store.postgres import PostgresRows
 
+told = time.time
+time.time = lambda: told() + float(sys.argv[3])
+
 async def claim():
-    rows = PostgresRows(sys.argv[1], 1e12)
-    print(await rows.claim(bytes.fromhex(sys.argv[2])), flush=True)
-    await asyncio.sleep(60)
+    rows, key = PostgresRows(sys.argv[1], 2_592_000), bytes.fromhex(sys.argv[2])
+    print(await rows.claim(key), flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await rows.keep(Row(key, b"late", created=int(time.time())), 5)
+    rows.release(key)
+    await asyncio.to_thread(rows.close)
 
 asyncio.run(claim())
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@contextmanager
+def claimer(database: Postgres, name: str, ahead_s: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that has a claim, whose clock is wrong, and which keeps a row when told."""
+    command = [sys.executable, "-c", _CLAIMER, database.url, key(name).hex(), str(ahead_s)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
+        assert other.stdout.readline() == b"None\n"
+        try:
+            yield other
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "ahead_s"), [(signal.SIGKILL, 3600), (signal.SIGSTOP, -3600)], ids=str
+)
 async def test_the_claims_of_a_process_that_is_killed_or_stands_still_end_with_its_lease(
-    a, database: Postgres, number: signal.Signals
+    a, database: Postgres, number: signal.Signals, ahead_s: int
 ):
+    """Whatever its clock says; and what it writes afterwards takes nothing away."""
     from judged_server.store.postgres import LEASE_S
 
-    command = [sys.executable, "-c", _CLAIMER, database.url, key(number.name).hex()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:  # noqa: ASYNC220 - waited for
-        assert await asyncio.to_thread(other.stdout.readline) == b"None\n"
+    with claimer(database, number.name, ahead_s) as other:
         assert not await is_free(a, number.name)
         other.send_signal(number)
         began = time.monotonic()
         assert await a.claim(key(number.name)) is None
         assert time.monotonic() - began < LEASE_S + 1
-        other.send_signal(signal.SIGCONT)
-        other.kill()
+        await a.keep(row(number.name), 5)
+        if number == signal.SIGSTOP:
+            other.send_signal(signal.SIGCONT)
+            await asyncio.to_thread(other.communicate, b"\n")
+            assert (await a.get([key(number.name)]))[key(number.name)].payload == b"late"
+            assert other.returncode == 0
 
 
 async def test_a_process_that_ends_gives_up_its_claims(a, database: Postgres):
@@ -230,6 +257,28 @@ async def away(rows, is_away: bool) -> None:
     async with asyncio.timeout(5 if is_away else 2):
         while rows.is_away != is_away:  # noqa: ASYNC110 - set by another thread
             await asyncio.sleep(0.01)
+
+
+@contextmanager
+def all_connections(database: Postgres) -> Iterator[None]:
+    """Take all connections there are, also those that others have."""
+    psycopg = pytest.importorskip("psycopg")
+    taken = [psycopg.connect(database.url, autocommit=True)]
+    try:
+        are_taken = False
+        while not are_taken:
+            ended = taken[0].execute(
+                "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity "
+                "WHERE application_name = 'judged'"
+            )
+            are_taken = len(taken) > 1 and not ended.fetchall()
+            with suppress(psycopg.OperationalError):
+                while True:
+                    taken.append(psycopg.connect(database.url))
+        yield
+    finally:
+        for each in taken:
+            each.close()
 
 
 class TestAway:
@@ -290,3 +339,65 @@ class TestAway:
             assert await other.claim(key("second")) is None
         for each in (rows, other):
             await asyncio.to_thread(each.close)
+
+    async def test_connections_that_are_used_up_are_a_store_that_is_away(self, database: Postgres):
+        database.start()
+        await asyncio.to_thread(database.wait)
+        with all_connections(database):
+            rows = opened(database)
+            await self.refused(rows)
+        await away(rows, False)
+        assert await is_free(rows, "first")
+        with all_connections(database):
+            await self.refused(rows)
+        await away(rows, False)
+        assert await is_free(rows, "second")
+        await asyncio.to_thread(rows.close)
+
+    async def test_a_proxy_that_cuts_fails_nothing_and_one_that_is_down_is_a_store_that_is_away(
+        self, database: Postgres
+    ):
+        database.start()
+        await asyncio.to_thread(database.wait)
+        with cutting_proxy(f"127.0.0.1:{database.port}") as proxy:
+            rows = opened(Postgres(database.folder, int(proxy.address.rpartition(":")[2])))
+            for n in range(5):
+                proxy.cut()
+                assert await is_free(rows, f"cut {n}")
+            proxy.is_down = True
+            proxy.cut()
+            await self.refused(rows)
+            await rows.keep(row("while down"), 5)
+            proxy.is_down = False
+            await away(rows, False)
+            assert await is_free(rows, "again")
+            while not await rows.get([key("while down")]):  # noqa: ASYNC110 - of another thread
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(rows.close)
+
+    async def test_a_backup_has_its_rows_and_no_claim_of_a_process_that_is_gone(
+        self, database: Postgres
+    ):
+        database.start()
+        await asyncio.to_thread(database.wait)
+        rows = opened(database)
+        await rows.keep(row("in it", b"old"), 5)
+        with claimer(database, "gone"):
+            database.kill()
+        database.back_up()
+        database.start()
+        await asyncio.to_thread(database.wait)
+        await away(rows, False)
+        await rows.keep(row("in it", b"new"), 5)
+        await rows.keep(row("later"), 5)
+        assert set(await rows.get([key("in it"), key("later")])) == {key("in it"), key("later")}
+        database.kill()
+        database.restore()
+        database.start()
+        await asyncio.to_thread(database.wait)
+        await away(rows, False)
+        assert (await rows.get([key("in it")]))[key("in it")].payload == b"old"
+        assert await is_free(rows, "later")
+        async with asyncio.timeout(7):
+            assert await rows.claim(key("gone")) is None
+        await asyncio.to_thread(rows.close)
