@@ -112,9 +112,7 @@ def measure(
         alone.append(interactive(server.server.address, rps, seconds, seed))
         together.append(beside(server, rps, seconds, seed))
     for name, tallies in (("alone", alone), ("beside", together)):
-        pooled = Tally()
-        for tally in tallies:
-            pooled.add(tally)
+        pooled = Tally([each for tally in tallies for each in tally.latencies])
         told = ", ".join(f"p{p:g} {pooled.milliseconds(p):.1f}" for p in (50, 90, 99, 100))
         print(f"{server.name}, {name}: {pooled.answered} requests, ms {told}", flush=True)
 

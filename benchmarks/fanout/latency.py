@@ -58,8 +58,8 @@ def called(address: str, calls: int, seed: int, kind: str = "llm", model: str = 
     if total.answered != len(due) or total.missing_verdicts:
         raise SystemExit(f"{len(due) - total.answered} calls failed: {dict(total.errors)}")
     if outcome.client_is_late:
-        late = outcome.lag.milliseconds(99)
-        print(f"the generator was {late:.1f} ms late at its p99: part of what it measured")
+        late = f"{outcome.late_ms:.1f} ms late at its p99"
+        print(f"the generator was {late}: part of what it measured")
     return total
 
 

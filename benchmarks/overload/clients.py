@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
+
+from judged._load.open_loop import Tally
 
 from benchmarks.harness import ROOT, Server, serving
 from benchmarks.memory import memory_mb
@@ -120,10 +121,8 @@ class Spell:
 
 def percentile(rows: Iterable[Row], percent: float) -> float:
     """Return the latency in ms that so many per cent do not exceed; 0 without rows."""
-    latencies = sorted(row[1] for row in rows)
-    if not latencies:
-        return 0.0
-    return 1e3 * latencies[min(len(latencies) - 1, math.ceil(percent / 100 * len(latencies)) - 1)]
+    tally = Tally([row[1] for row in rows])
+    return tally.milliseconds(percent) if tally.answered else 0.0
 
 
 @dataclass(slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from judged._load.open_loop import BUSY, PERCENTILES, Answer, Outcome, Tally
+from judged._load.open_loop import BUSY, PERCENTILES, Outcome, Sent, Tally
 
 PRECISION = 1.03
 """A rate that holds is looked for until one that is so many times as high does not."""
@@ -86,11 +86,12 @@ class Bound:
 
     def allows_more(self, outcome: Outcome) -> bool:
         """Say whether the server was slow, or failed, so seldom that p99 may still hold."""
-        new = outcome.answers[self._seen :]
+        new = outcome.sent[self._seen :]
         self._seen += len(new)
-        self._slow += sum((each.took - each.late) * 1e3 > self._p99_ms for each in new)
-        failed = sum(sum(tally.errors.values()) for tally in outcome.tallies.values())
-        return self._slow + failed <= self._planned * _SLOW_SHARE
+        self._slow += sum(
+            bool(each.code) or (each.took - each.late) * 1e3 > self._p99_ms for each in new
+        )
+        return self._slow <= self._planned * _SLOW_SHARE
 
     def step(self, rps: float, outcome: Outcome) -> Step:
         """Return what became of a rate."""
@@ -106,53 +107,49 @@ class Bound:
             total.answered,
             _number(total.milliseconds(50)),
             _number(total.milliseconds(99)),
-            outcome.lag.milliseconds(99),
+            outcome.late_ms,
         )
-
-
-def kinds_of(outcome: Outcome) -> dict[str, Tally]:
-    """Return the tallies by name, all together first where there is more than one."""
-    tallies = dict(sorted(outcome.tallies.items()))
-    return {"all": outcome.total, **tallies} if len(tallies) > 1 else tallies
 
 
 def document(outcome: Outcome, seconds: float) -> dict[str, Any]:
     """Return what the JSON document says of requests that were due in so many seconds."""
-    took = outcome.seconds or 1.0
+    kinds: dict[str, list[Sent]] = {}
+    stretches: dict[int, list[Sent]] = {}
+    length = max(_SHORTEST_STRETCH_S, seconds / _STRETCHES)
+    for each in outcome.sent:
+        kinds.setdefault(each.label, []).append(each)
+        stretches.setdefault(int(each.due / length), []).append(each)
+    first = {"all": outcome.sent} if len(kinds) > 1 else {}
     return {
         "client": {
-            "late_p99_ms": _number(outcome.lag.milliseconds(99)),
+            "late_p99_ms": outcome.late_ms,
             "busy": outcome.busy,
             "is_late": outcome.client_is_late,
         },
         "requests": {
-            name: {
-                "sent": tally.sent,
-                "answered": tally.answered,
-                "answered_a_s": tally.answered / took,
-                "contexts_a_s": tally.contexts / took,
-                "missing_verdicts": tally.missing_verdicts,
-                "changed_verdicts": tally.changed,
-                "errors": dict(sorted(tally.errors.items())),
-                "latency_ms": {f"p{p:g}": _number(tally.milliseconds(p)) for p in PERCENTILES},
-            }
-            for name, tally in kinds_of(outcome).items()
+            name: _told(Tally.of(sent), outcome.seconds or 1.0)
+            for name, sent in (first | dict(sorted(kinds.items()))).items()
         },
-        "over_time": _over_time(outcome.answers, seconds),
+        "over_time": [
+            {"from_s": number * length, "answered": tally.answered}
+            | {f"p{p}_ms": tally.milliseconds(p) for p in (50, 99, 100)}
+            for number, sent in sorted(stretches.items())
+            if (tally := Tally.of(sent)).answered
+        ],
     }
 
 
-def _over_time(answers: Sequence[Answer], seconds: float) -> list[dict[str, float]]:
-    """Return percentiles of the latency by when requests were due, a stretch of time each."""
-    length = max(_SHORTEST_STRETCH_S, seconds / _STRETCHES)
-    stretches: dict[int, Tally] = {}
-    for answer in answers:
-        stretches.setdefault(int(answer.due / length), Tally()).record(answer.took)
-    return [
-        {"from_s": number * length, "answered": tally.answered}
-        | {f"p{p}_ms": tally.milliseconds(p) for p in (50, 99, 100)}
-        for number, tally in sorted(stretches.items())
-    ]
+def _told(tally: Tally, seconds: float) -> dict[str, Any]:
+    return {
+        "sent": tally.sent,
+        "answered": tally.answered,
+        "answered_a_s": tally.answered / seconds,
+        "contexts_a_s": tally.contexts / seconds,
+        "missing_verdicts": tally.missing_verdicts,
+        "changed_verdicts": tally.changed,
+        "errors": dict(sorted(tally.errors.items())),
+        "latency_ms": {f"p{p:g}": _number(tally.milliseconds(p)) for p in PERCENTILES},
+    }
 
 
 def _number(value: float) -> float | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import NamedTuple
@@ -41,20 +41,46 @@ class Request:
     contexts: int
 
 
+class Sent(NamedTuple):
+    """What became of a request: its label, when it was due, how late it left, how long it took.
+
+    In seconds, `due` from the start, `took` from when it was due. `code` says why there is no
+    answer, else is empty; `changed` whether another answer to the same request had other verdicts.
+    """
+
+    label: str
+    due: float
+    late: float
+    took: float
+    code: str = ""
+    contexts: int = 0
+    missing: int = 0
+    changed: bool = False
+
+
 @dataclass(slots=True)
 class Tally:
-    """What became of the requests of one kind; latencies are of those that were answered.
-
-    `changed` counts the answers whose verdicts differ from those of the same request before.
-    `messages` has the first message of each code of `errors`.
-    """
+    """What became of requests, counted; latencies are of those that were answered."""
 
     latencies: list[float] = field(default_factory=list)
     contexts: int = 0
     missing_verdicts: int = 0
     changed: int = 0
     errors: Counter[str] = field(default_factory=Counter)
-    messages: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sent: Iterable[Sent]) -> Tally:
+        """Return the count of requests."""
+        tally = cls()
+        for each in sent:
+            if each.code:
+                tally.errors[each.code] += 1
+                continue
+            tally.record(each.took)
+            tally.contexts += each.contexts
+            tally.missing_verdicts += each.missing
+            tally.changed += each.changed
+        return tally
 
     @property
     def answered(self) -> int:
@@ -64,7 +90,7 @@ class Tally:
     @property
     def sent(self) -> int:
         """How many there were."""
-        return self.answered + sum(self.errors.values())
+        return self.answered + self.errors.total()
 
     @property
     def is_whole(self) -> bool:
@@ -83,55 +109,35 @@ class Tally:
         rank = math.ceil(percentile / 100 * self.answered)
         return self.latencies[max(rank, 1) - 1] * 1e3
 
-    def add(self, other: Tally) -> None:
-        """Count another's requests too."""
-        self.latencies += other.latencies
-        self.contexts += other.contexts
-        self.missing_verdicts += other.missing_verdicts
-        self.changed += other.changed
-        self.errors.update(other.errors)
-        self.messages = other.messages | self.messages
-
-
-class Answer(NamedTuple):
-    """When a request was due, from the start, how long its answer took, and how late it was sent.
-
-    All in seconds; `took` counts from when it was due.
-    """
-
-    due: float
-    took: float
-    late: float
-
 
 @dataclass(slots=True)
 class Outcome:
-    """The tallies by label, and all answers.
+    """All requests that were sent, as they ended.
 
-    `lag` is how late the generator itself sent, `busy` the share of the time that its thread
-    worked.
+    `messages` has the first message of each code, `verdicts` by the body of a request what was
+    judged relevant; `busy` is the share of the time that the thread of the generator worked.
     """
 
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
-    lag: Tally = field(default_factory=Tally)
+    sent: list[Sent] = field(default_factory=list)
+    messages: dict[str, str] = field(default_factory=dict)
+    verdicts: dict[bytes, bytes] = field(default_factory=dict)
     seconds: float = 0.0
     busy: float = 0.0
-    verdicts: dict[bytes, bytes] = field(default_factory=dict)
-    """By the body of a request, what was judged relevant."""
 
     @property
     def total(self) -> Tally:
-        """All labels together."""
-        total = Tally()
-        for tally in self.tallies.values():
-            total.add(tally)
-        return total
+        """What became of all of them."""
+        return Tally.of(self.sent)
+
+    @property
+    def late_ms(self) -> float:
+        """How late the generator sent, at its 99th percentile."""
+        return Tally([each.late for each in self.sent]).milliseconds(99)
 
     @property
     def client_is_late(self) -> bool:
         """Whether the generator is part of what it measured."""
-        return self.lag.milliseconds(99) > LATE_MS or self.busy > BUSY
+        return self.late_ms > LATE_MS or self.busy > BUSY
 
 
 async def drive(
@@ -158,26 +164,23 @@ async def drive(
 
     async def send(request: Request, due: float, started: float, outcome: Outcome) -> None:
         late = time.perf_counter() - due
-        outcome.lag.record(late)
-        tally = outcome.tallies.setdefault(request.label, Tally())
         # The time limit counts from the due instant too: who waits does not know about queues.
         left = max(0.001, timeout_s - late)
+        about = request.label, due - started, late
         try:
             answer = await call(request.body, timeout=left, metadata=connection.metadata())
         except grpc.aio.AioRpcError as error:
             code = error.code().name
-            tally.errors[code] += 1
-            tally.messages.setdefault(code, error.details() or "")
+            outcome.messages.setdefault(code, error.details() or "")
+            outcome.sent.append(Sent(*about, time.perf_counter() - due, code))
             return
         took = time.perf_counter() - due
         response = pb.BatchJudgeResponse.FromString(answer)
         took -= elsewhere_s(response)
-        tally.record(took)
-        outcome.answers.append(Answer(due - started, took, late))
-        tally.contexts += request.contexts
         relevant = bytes(response.verdicts.relevant)
-        tally.missing_verdicts += request.contexts - min(response.counts.ok, len(relevant))
-        tally.changed += outcome.verdicts.setdefault(request.body, relevant) != relevant
+        missing = request.contexts - min(response.counts.ok, len(relevant))
+        changed = outcome.verdicts.setdefault(request.body, relevant) != relevant
+        outcome.sent.append(Sent(*about, took, "", request.contexts, missing, changed))
 
     try:
         for request in islice(requests, warm_up):

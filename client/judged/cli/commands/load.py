@@ -17,8 +17,8 @@ from importlib import metadata
 from typing import Any
 
 from judged._load import request_mix
-from judged._load.measuring import Bound, Step, document, find_rate, kinds_of
-from judged._load.open_loop import Outcome, Request, Tally, drive
+from judged._load.measuring import Bound, Step, document, find_rate
+from judged._load.open_loop import PERCENTILES, Outcome, Request, Tally, drive
 from judged._views import of_all, plural
 from judged.cli.frame import Document, opt
 from judged.cli.output import Output, Problem, Table, explained, say
@@ -30,7 +30,6 @@ _STEP_S = 10.0
 _BOUNDS_A_STEP = 50
 """A step lasts so many times its bound: a rate that is 2 % too high breaks the bound in it."""
 _FEWEST_BOUNDS = 20
-_SHOWN = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
 
 
 class Arrivals(Enum):
@@ -146,14 +145,15 @@ class LoadCommand(ResultCommand):
         total = outcome.total
         out.worse = out.worse or not total.is_whole
         out.warn(*_warnings(total, outcome, late=late))
-        rows: list[list[str | float]] = [
-            [name, tally.sent, tally.answered, *map(tally.milliseconds, _SHOWN.values())]
-            for name, tally in kinds_of(outcome).items()
-        ]
-        contexts = f"{total.contexts / outcome.seconds:.4g} contexts a second"
-        out.show(Table(["requests", "sent", "answered", *_SHOWN], rows), "")
-        out.show(f"{headline}, {contexts}; latencies in ms, from when a request was due")
         whole = {"headline": headline, "rps": rps, **facts, **document(outcome, load.seconds)}
+        rows = [
+            [name, told["sent"], told["answered"], *told["latency_ms"].values()]
+            for name, told in whole["requests"].items()
+        ]
+        heads = ["requests", "sent", "answered", *(f"p{each:g}" for each in PERCENTILES)]
+        out.show(Table(heads, rows), "")
+        contexts = f"{total.contexts / outcome.seconds:.4g} contexts a second"
+        out.show(f"{headline}, {contexts}; latencies in ms, from when a request was due")
         if self.report is not None:
             from judged._load.page import to_html  # noqa: PLC0415 - jinja2 takes its time
 
@@ -195,8 +195,8 @@ class _Load:
             )
         )
         if not (total := outcome.total).answered:
-            (code, n), *_ = total.errors.most_common(1)
-            raise Problem(f"no request was answered: {n} times {code}: {total.messages[code]}")
+            ((code, n),) = total.errors.most_common(1)
+            raise Problem(f"no request was answered: {n} times {code}: {outcome.messages[code]}")
         step = bound.step(rps, outcome)
         if step.held or not self.held:
             self.held, self.kept = step.held, (rps, outcome)
@@ -210,13 +210,13 @@ def _warnings(total: Tally, outcome: Outcome, *, late: bool) -> Iterator[str]:
     """Yield what may be wrong with the result."""
     if late:
         yield (
-            f"the client was the bottleneck: requests left {outcome.lag.milliseconds(99):.1f} ms "
+            f"the client was the bottleneck: requests left {outcome.late_ms:.1f} ms "
             f"late at their p99, and its thread worked {outcome.busy:.0%} of the time; take a "
             "lower rate, or load from several machines"
         )
     for code, count in sorted(total.errors.items()):
         told = of_all(count, total.sent, "request")
-        yield f"{told} failed with {code}: {total.messages[code]}"
+        yield f"{told} failed with {code}: {outcome.messages[code]}"
     if total.missing_verdicts:
         yield f"{of_all(total.missing_verdicts, total.contexts, 'verdict')} missing"
     if total.changed:

@@ -1,10 +1,8 @@
 """The search for the highest rate, against servers of known capacity in a time of their own."""
 
-import math
-
 import pytest
 from judged._load.measuring import PRECISION, Bound, Step, document, find_rate
-from judged._load.open_loop import Answer, Outcome, Tally
+from judged._load.open_loop import Outcome, Sent
 from judged._load.request_mix import arrivals
 
 SECONDS = 20.0
@@ -15,12 +13,10 @@ def simulated(service_s, p99_ms, *, poisson=False, calls=None):
 
     def attempt(rps):
         due = list(arrivals(rps, SECONDS, poisson=poisson, seed=1))
-        outcome, free = Outcome({"x": Tally()}), 0.0
+        outcome, free = Outcome(), 0.0
         for at in due:
             free = max(free, at) + service_s
-            outcome.tallies["x"].record(free - at)
-            outcome.answers.append(Answer(at, free - at, 0.0))
-        outcome.lag.record(0.0)
+            outcome.sent.append(Sent("x", at, 0.0, free - at))
         if calls is not None:
             calls.append(rps)
         return Bound(p99_ms, len(due)).step(rps, outcome)
@@ -73,45 +69,47 @@ def test_where_no_rate_holds_there_is_none():
     assert found.steps[-1].rps * SECONDS >= 2
 
 
+def sent(took, late=0.0, code=""):
+    return Sent("x", 0.0, late, took, code, 1)
+
+
 class TestBound:
     def test_a_run_ends_when_a_hundredth_was_slow_or_failed(self):
-        bound, outcome = Bound(100.0, 300), Outcome({"x": Tally()})
-        outcome.answers += [Answer(0.0, 0.05, 0.0)] * 50 + [Answer(0.0, 0.2, 0.0)] * 2
-        outcome.answers += [Answer(0.0, 0.2, 0.15)] * 9  # sent late: not the server's fault
+        bound, outcome = Bound(100.0, 300), Outcome([sent(0.05)] * 50 + [sent(0.2)] * 2)
+        outcome.sent += [sent(0.2, late=0.15)] * 9  # sent late: not the server's fault
         assert bound.allows_more(outcome)
-        outcome.tallies["x"].errors["UNAVAILABLE"] = 1
+        outcome.sent.append(sent(0.01, code="UNAVAILABLE"))
         assert bound.allows_more(outcome)
-        outcome.answers.append(Answer(0.0, 0.11, 0.0))
+        outcome.sent.append(sent(0.11))
         assert not bound.allows_more(outcome)
 
     @pytest.mark.parametrize("spoilt", ["errors", "missing_verdicts", "unsent"])
     def test_one_failure_is_enough(self, spoilt):
-        outcome = Outcome({"x": Tally([0.01] * 1000, 1000)})
-        outcome.lag.record(0.0)
+        outcome = Outcome([sent(0.01)] * 1000)
         planned = 1000 + (spoilt == "unsent")
         assert Bound(100.0, 1000).step(5.0, outcome).held
         if spoilt == "errors":
-            outcome.tallies["x"].errors["UNAVAILABLE"] = 1
+            outcome.sent[-1] = sent(0.01, code="UNAVAILABLE")
         if spoilt == "missing_verdicts":
-            outcome.tallies["x"].missing_verdicts = 1
+            outcome.sent[-1] = sent(0.01)._replace(missing=1)
         step = Bound(100.0, planned).step(5.0, outcome)
         assert (step.held, step.limited_by) == (False, "server")
 
     @pytest.mark.parametrize(("late", "busy"), [(0.15, 0.5), (0.0, 0.95)])
     def test_what_the_client_sent_late_or_could_not_read_is_its_own_fault(self, late, busy):
-        outcome = Outcome({"x": Tally([0.2] * 10)}, [Answer(0.0, 0.2, late)] * 10, busy=busy)
-        outcome.lag.record(late)
+        outcome = Outcome([sent(0.2, late)] * 10, busy=busy)
         step = Bound(100.0, 10).step(5.0, outcome)
         assert (step.held, step.limited_by) == (False, "client")
 
 
 def test_the_document_has_each_kind_and_the_course_of_time():
     outcome = Outcome(
-        {"a": Tally([0.01, 0.02], 2), "b": Tally()},
-        [Answer(0.0, 0.01, 0.0), Answer(9.9, 0.02, 0.0)],
+        [
+            Sent("a", 0.0, 0.001, 0.01, "", 1),
+            Sent("a", 9.9, 0.001, 0.02, "", 1),
+            *[Sent("b", 5.0, 0.001, 0.0, "NOT_FOUND")] * 3,
+        ]
     )
-    outcome.tallies["b"].errors["NOT_FOUND"] = 3
-    outcome.lag.record(0.001)
     outcome.seconds = 10.0
     made = document(outcome, 10.0)
     assert list(made["requests"]) == ["all", "a", "b"]
@@ -122,6 +120,4 @@ def test_the_document_has_each_kind_and_the_course_of_time():
         (0.0, pytest.approx(10)),
         (pytest.approx(9.9), pytest.approx(20)),
     ]
-    assert not any(
-        isinstance(value, float) and math.isnan(value) for value in made["client"].values()
-    )
+    assert made["client"] == {"late_p99_ms": pytest.approx(1), "busy": 0.0, "is_late": False}

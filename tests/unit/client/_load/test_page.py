@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict
 
 from judged._load.measuring import Bound, Search, document
-from judged._load.open_loop import Answer, Outcome, Tally
+from judged._load.open_loop import Outcome, Sent
 from judged._load.page import to_html
 
 FACTS = {
@@ -20,10 +20,9 @@ FACTS = {
 
 
 def outcome():
-    made = Outcome({"semantic:1x10": Tally([0.01, 0.02, 0.3], 30)})
-    made.answers += [Answer(*each, 0.0) for each in ((0.0, 0.01), (5.0, 0.02), (7.0, 0.3))]
-    made.tallies["semantic:1x10"].errors["UNAVAILABLE"] = 2
-    made.lag.record(0.001)
+    times = ((0.0, 0.01), (5.0, 0.02), (7.0, 0.3))
+    made = Outcome([Sent("semantic:1x10", due, 0.001, took, "", 10) for due, took in times])
+    made.sent += [Sent("semantic:1x10", 8.0, 0.001, 0.1, "UNAVAILABLE")] * 2
     made.seconds = 10.0
     return made
 
@@ -54,7 +53,7 @@ def test_a_search_shows_its_rates_and_the_bound():
 
 def test_one_answer_is_enough_for_a_page():
     made = outcome()
-    del made.answers[1:]
+    del made.sent[1:]
     assert "<polyline" in to_html({**FACTS, **document(made, 10.0)})
-    made.answers.clear()
+    made.sent[:] = [Sent("semantic:1x10", 8.0, 0.001, 0.1, "UNAVAILABLE")]
     assert "<polyline" not in to_html({**FACTS, **document(made, 10.0)})
