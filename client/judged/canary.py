@@ -28,16 +28,7 @@ from judged._files import Record, read_object, read_records, replace_text, writi
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, MissingVerdicts
-from judged.values import (
-    Asking,
-    CacheMode,
-    Judge,
-    QueryGroup,
-    Status,
-    Usage,
-    Verdict,
-    to_judge,
-)
+from judged.values import Asking, CacheMode, Judge, QueryGroup, Status, Usage, Verdict, to_judge
 
 __all__ = [
     "Canary",

@@ -124,13 +124,11 @@ def metric_parts(
         for content in _contents(relevance)
     )
     first = list(islice(parts, 2))
-    values = None if human is None else write_values(human, "human_values")
-    more = [*cut_message(Request(metadata=write_metadata(metadata)), "metadata")]
-    more.append(Request(human_values=values))
-    if len(first) == 1 and len(more) == 2:
-        for part in more:
-            first[0].MergeFrom(part)
-        more = []
+    more = list(cut_message(Request(metadata=write_metadata(metadata)), "metadata"))
+    if human is not None:
+        more[-1].human_values.CopyFrom(write_values(human, "human_values"))
+    if len(first) == len(more) == 1:
+        first[0].MergeFrom(more.pop())
     yield from chain(first, parts, more)
 
 

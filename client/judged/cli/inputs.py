@@ -29,8 +29,7 @@ from judged._views import Listed, of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import join_results
-from judged.evaluation.datasets.query import Fit, Query, expects_something
-from judged.evaluation.datasets.results import ResultFile, Retrieved
+from judged.evaluation.datasets.query import Fit, Query, ResultFile, Retrieved, expects_something
 from judged.evaluation.labels import read_inclusion
 
 _LINE = "{query, expected_text, retrieved_text}"

@@ -28,14 +28,7 @@ from judged._views import of_all, word
 from judged.cli.frame import Command, flag, flag_of, many, opt
 from judged.cli.output import Places, Problem, known_as
 from judged.cli.server import JudgingCommand
-from judged.traces import (
-    Missing,
-    Replay,
-    ReplayError,
-    Trace,
-    TraceFile,
-)
-from judged.traces.trace import NOT_CACHED
+from judged.traces import NOT_CACHED, Missing, Replay, ReplayError, Trace, TraceFile
 from judged.values import Scalar, ServerInfo, load_cascade
 
 LLM, PANEL, CASCADE, NONE = "llm", "panel", "cascade", "none"

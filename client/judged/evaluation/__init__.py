@@ -11,30 +11,32 @@ Needs no more than the base install.
 """
 
 from judged._files import FileError
-from judged.evaluation.answer_comparison import (
-    AnswerSimilarity,
-    CandidateAnswer,
-    ComparedAnswers,
-    answer_similarity,
-    compare_answers,
-)
-from judged.evaluation.answer_evaluation import (
+from judged.evaluation.answers import (
     Answer,
     AnsweredQuestion,
     AnswerEvaluation,
+    AnswerSimilarity,
+    CandidateAnswer,
+    ComparedAnswers,
     Question,
     System,
+    answer_similarity,
+    compare_answers,
     evaluate_answers,
 )
-from judged.evaluation.asking import CircularJudging, Progress, check_circular
+from judged.evaluation.asking import (
+    BatchRetriever,
+    CircularJudging,
+    Progress,
+    Retriever,
+    check_circular,
+)
 from judged.evaluation.datasets.dataset import Dataset, MissingText
-from judged.evaluation.datasets.query import Document, Query
-from judged.evaluation.datasets.results import Results, Retrieved
+from judged.evaluation.datasets.query import Document, Query, Results, Retrieved
 from judged.evaluation.datasets.trec import TrecQrels, TrecRun
 from judged.evaluation.evaluator import Evaluator
 from judged.evaluation.recorded import LocalJudge, RecordedJudge
 from judged.evaluation.result import EvaluationResult
-from judged.evaluation.retriever import BatchRetriever, Retriever
 from judged.report.content import QueryResult, RetrievedResult
 
 __all__ = [

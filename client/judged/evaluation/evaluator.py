@@ -16,14 +16,19 @@ from judged.client import Client
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.asking import (
     OnProgress,
+    Retrieval,
+    Source,
     check_circular,
+    cutoff_of,
     models_of,
+    read_ranking,
+    retrieve_all,
     sha256_of,
     signature_of,
     stage,
 )
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.results import Results
+from judged.evaluation.datasets.query import Results
 from judged.evaluation.labels import own_metrics, refuse_families
 from judged.evaluation.recorded import (
     AnyJudge,
@@ -41,7 +46,6 @@ from judged.evaluation.result import (
     join_warnings,
     query_result,
 )
-from judged.evaluation.retriever import Retrieval, Source, cutoff_of, read_ranking, retrieve_all
 from judged.values import (
     Asking,
     CostEstimate,

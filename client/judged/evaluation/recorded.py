@@ -29,8 +29,7 @@ from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.asking import Outcome, ResumeFile, sha256_of
-from judged.evaluation.datasets.query import Query
-from judged.evaluation.datasets.results import Retrieved
+from judged.evaluation.datasets.query import Query, Retrieved
 from judged.evaluation.labels import refuse_families
 from judged.evaluation.result import names_of
 from judged.values import (

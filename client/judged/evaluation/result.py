@@ -18,8 +18,7 @@ from judged._files import read_object, replace_text
 from judged._views import View, aligned, of_all, plain, plural, word
 from judged.errors import InvalidArgument
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.query import Fit, Query
-from judged.evaluation.datasets.results import Results, Retrieved
+from judged.evaluation.datasets.query import Fit, Query, Results, Retrieved
 from judged.evaluation.datasets.tables import write_rows
 from judged.report import make_report, to_html
 from judged.report.content import QueryResult, RetrievedResult, read_table

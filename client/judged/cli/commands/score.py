@@ -52,7 +52,7 @@ from judged.cli.output import (
 )
 from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
 from judged.evaluation import compare_answers
-from judged.evaluation.answer_comparison import RUBRIC, AnswerPairs
+from judged.evaluation.answers import RUBRIC, AnswerPairs
 from judged.evaluation.asking import judging_models, tell_circular
 from judged.evaluation.result import missing_kinds
 from judged.report.content import ends

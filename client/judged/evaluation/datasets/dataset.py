@@ -33,12 +33,13 @@ from judged.evaluation.datasets.query import (
     Content,
     Document,
     Query,
+    Results,
+    Retrieved,
     read_document,
     read_query,
     write_document,
     write_query,
 )
-from judged.evaluation.datasets.results import Results, Retrieved
 from judged.evaluation.datasets.tables import read_csv, read_rows, write_csv
 from judged.evaluation.datasets.trec import read_beir_qrels, read_qrels
 from judged.values import QueryGroup, Spans

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from judged.cli.inputs import ReadQueries
 from judged.evaluation import Dataset, FileError, Results
-from judged.evaluation.datasets.query import Fit
-from judged.evaluation.datasets.results import ResultFile
+from judged.evaluation.datasets.query import Fit, ResultFile
 
 QUERY = {"query_id": "1", "query_text": "q", "expected_answers": ["a"]}
 BY_ID = {"query_id": 2, "query_text": "ü", "expected_doc_ids": ["d1", 2], "metadata": {"k": "v"}}

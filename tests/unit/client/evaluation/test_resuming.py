@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.evaluation import Answer, FileError, Question
-from judged.evaluation.answer_evaluation import AnswerLog, _digest
+from judged.evaluation.answers import AnswerLog, _digest
 from judged.evaluation.asking import Outcome
 from judged.evaluation.recorded import EvaluationLog
 from judged.values import (

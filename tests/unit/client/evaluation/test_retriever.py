@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from judged import InvalidArgument, WrongType
 from judged.evaluation import Query, Retrieved
-from judged.evaluation.retriever import retrieve_all
+from judged.evaluation.asking import retrieve_all
 
 QUERIES = [Query(f"q{n}", f"text {n}") for n in range(6)]
 

@@ -2,8 +2,7 @@
 
 from hypothesis import strategies as st
 from judged import Flag, Source, Status
-from judged.traces import Judgement, Trace
-from judged.traces.trace import Breakdown, Item
+from judged.traces import Breakdown, Item, Judgement, Trace
 from judged.values import JudgeIdentity, VerdictError
 from judged.values.choices import ClaimVerdict
 from judged.values.scores import DimensionScore, VerifiedClaim

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from judged import Status
 from judged.evaluation import FileError
-from judged.traces import Judgement, Trace
-from judged.traces.trace import Item
+from judged.traces import Item, Judgement, Trace
 from judged.values import JudgeIdentity, VerdictError
 
 from tests.unit.client.traces.strategies import traces
