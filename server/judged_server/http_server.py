@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -20,7 +19,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
 from judged_server.address import Address, AddressError
-from judged_server.errors import InternalFault, printable
+from judged_server.errors import printable
 from judged_server.telemetry import Logger
 
 _HEADER_BYTES = 8190
@@ -95,11 +94,10 @@ async def _guarded(
     except ConnectionError:
         raise  # its caller has gone
     except Exception as error:
-        ref = secrets.token_hex(8)
-        _log.error("bug", ref=ref, exc_info=error)
+        bug = _log.bug(error)
         if request.writer.output_size:
             raise  # the reply has begun; aiohttp cuts it off
-        return failure(HTTPStatus.INTERNAL_SERVER_ERROR, InternalFault(ref).message)
+        return failure(HTTPStatus.INTERNAL_SERVER_ERROR, bug.message)
 
 
 class Shown(Protocol):

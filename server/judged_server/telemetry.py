@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import json
 import logging
+import secrets
 import sys
 import threading
 import traceback
@@ -21,6 +22,8 @@ from typing import Literal, Protocol
 
 import orjson
 from judged.values.judges import Usage
+
+from judged_server.errors import InternalFault
 
 FLUSH_AFTER_S = 0.05
 """How long a line may wait for others, so that there is a write now and then and not one a call."""
@@ -112,6 +115,12 @@ class Logger:
     def exception(self, event: str, **fields: object) -> None:
         """Write an error with the traceback of the exception that is being handled."""
         self.log("error", event, {**fields, "exc_info": sys.exception()})
+
+    def bug(self, error: BaseException) -> InternalFault:
+        """Write a bug under a new reference; return the error that callers are told."""
+        ref = secrets.token_hex(8)
+        self.error("bug", ref=ref, exc_info=error)
+        return InternalFault(ref)
 
     def log(self, level: str, event: str, fields: Fields) -> None:
         """Write a line at a level."""

@@ -73,7 +73,7 @@ from judged_server.scheduling.concurrency import (
     run_computation,
 )
 from judged_server.settings import Limits, Settings
-from judged_server.usecases.evaluate import evaluate
+from judged_server.usecases.evaluate import PartedEvaluation
 from judged_server.usecases.judge_batch import Estimator, check_groups_fit, judge_batch
 from judged_server.usecases.offering import Offering, Offerings
 from judged_server.usecases.tenant_usage import tenant_usage
@@ -165,15 +165,10 @@ class Servicer:
             measures = parse_metrics(request.metrics)
             options = read_options(request.options, "groups")
             spec = read_alike(JudgeSpec, request.judge, "judge")
-            done, judged = await evaluate(
-                self._offering(call).catalog,
-                spec,
-                await take_groups(request.groups, call.size, self.settings, "groups"),
-                measures,
-                options,
-                keep_verdicts=request.include_verdicts,
-                caller=caller,
-            )
+            groups = await take_groups(request.groups, call.size, self.settings, "groups")
+            catalog, keeps = self._offering(call).catalog, request.include_verdicts
+            run = PartedEvaluation(catalog, spec, measures, options, caller, keeps)
+            done, judged = await run.whole(groups)
             told = judged.verdicts if request.include_verdicts and done.identity else None
             per_query = request.options.per_query
             return await _written(

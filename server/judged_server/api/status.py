@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import typing
 from collections.abc import Callable
 from functools import partial
@@ -108,9 +107,7 @@ def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overlo
             "the server's memory did not suffice for this; send less at once, or try again later",
             _MEMORY_BACK_AFTER_S,
         )
-    ref = secrets.token_hex(8)
-    _log.error("bug", ref=ref, exc_info=error)
-    return errors.InternalFault(ref)
+    return _log.bug(error)
 
 
 def wire_error(error: BaseException) -> WireError | None:

@@ -30,7 +30,7 @@ from judged_server.domain import (
     counts_of,
     need,
 )
-from judged_server.judges.base import Caller, Judge, size_of
+from judged_server.judges.base import ANONYMOUS, Caller, Judge, size_of
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
 from judged_server.metrics.compute import (
@@ -292,33 +292,35 @@ class Evaluation:
     usage: Usage | None = None
 
 
+@dataclass(eq=False)
 class PartedEvaluation:
-    """One evaluation: parts are received in order, judged in any order, and measured together."""
+    """One evaluation: parts are received in order, judged in any order, and measured together.
 
-    def __init__(
-        self,
-        catalog: JudgeCatalog,
-        spec: JudgeSpec,
-        measures: Sequence[Measure],
-        options: SettledOptions,
-        caller: Caller,
-        *,
-        keep_verdicts: bool = True,
-    ) -> None:
-        """Raise InvalidField for metrics that the matching leaves undefined.
+    The judge of `spec` runs if a metric needs it, if there are negatives, and where its verdicts
+    are to be kept. Raises InvalidField, as it is made, for metrics that the matching leaves
+    undefined.
+    """
 
-        The judge of `spec` runs if a metric needs it, if there are negatives, and where its
-        verdicts are to be kept.
-        """
+    catalog: JudgeCatalog
+    spec: JudgeSpec
+    measures: Sequence[Measure]
+    options: SettledOptions
+    caller: Caller = ANONYMOUS
+    keep_verdicts: bool = True
+    _judge: Judge | None = None
+    _last_known: Sequence[_Known] = ()
+    _needed: bool = False
+    _usage: Usage | None = None
+    _with_negatives: int = 0
+    _answered: bool = False
+    _failure: errors.JudgedError | None = None
+
+    def __post_init__(self) -> None:
+        """Find whose judges the metrics need."""
+        measures, options = self.measures, self.options
         check_modes(measures, options.matching, families=True, by_id=True)
-        self._catalog = catalog
-        self._spec = spec
-        self._measures = measures
-        self._options = options
-        self._caller = caller
         self._own = [measure for measure in measures if not measure.metric.family]
-        self._asks_own = bool(self._own) or keep_verdicts
-        self._judge: Judge | None = None
+        self._asks_own = bool(self._own) or self.keep_verdicts
         self._families: list[FamilyJudge] = []
         for family in FAMILIES.values():
             places = [i for i, each in enumerate(measures) if each.metric.family == family.name]
@@ -327,18 +329,11 @@ class PartedEvaluation:
                 self._families.append(FamilyJudge(its, [measures[i] for i in places], places[0]))
         self._groups = DistinctGroups(strict=options.strict_duplicates)
         self._id_fit = IdSample()
-        self._last_known: Sequence[_Known] = ()
+        self._counts = self._negative_counts = VerdictCounts()
         self._continued: list[bool] = []
         self._judged: list[Sequence[JudgedResults]] = []
         self._metadata: list[Mapping[str, str]] = []
-        self._needed = False
-        self._counts = VerdictCounts()
-        self._usage: Usage | None = None
-        self._with_negatives = 0
         self._hit: set[str] = set()
-        self._negative_counts = VerdictCounts()
-        self._answered = False
-        self._failure: errors.JudgedError | None = None
 
     @property
     def identity(self) -> JudgeIdentity | None:
@@ -352,7 +347,7 @@ class PartedEvaluation:
         what the catalog raises; paths count groups over all parts.
         """
         all_by_id = all(group.by_id for group in groups)
-        check_modes(self._measures, self._options.matching, families=True, by_id=all_by_id)
+        check_modes(self.measures, self.options.matching, families=True, by_id=all_by_id)
         part = await run_by_size(size_of(groups), self._distinct, groups, continues=continues)
         if self._judge is None and any(map(_can_be_judged, groups)):
             self._settle(groups)
@@ -363,7 +358,7 @@ class PartedEvaluation:
             part.of_families = [family.read(part.groups, part.first) for family in self._families]
         self._needed |= bool(part.negatives) or (self._asks_own and not all_by_id)
         begun = groups[continues:]
-        if keys := self._options.slice_by:
+        if keys := self.options.slice_by:
             self._metadata += [{key: each.metadata.get(key, "") for key in keys} for each in begun]
         self._with_negatives += sum(bool(group.negatives) for group in begun)
         self._continued += [continues, *(False for _ in groups[1:])]
@@ -377,7 +372,7 @@ class PartedEvaluation:
             part.asked = fill_expected(judge, part.groups)
             if not judge.needs_expected and any(group.open_ended for group in part.groups):
                 part.open_ended = [group.open_ended for group in part.groups]
-                check_open_ended(self._measures, judge.identity.max_grade)
+                check_open_ended(self.measures, judge.identity.max_grade)
         takes_texts = not (judge.wants_embeddings or judge.wants_spans)
         rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
         for index, group in enumerate(part.groups, part.first):
@@ -445,6 +440,14 @@ class PartedEvaluation:
             open_ended=np.array(open_ended or [False] * len(groups), np.bool_),
         )
 
+    async def whole(self, groups: Sequence[Group]) -> tuple[Evaluation, JudgedPart]:
+        """Return the metrics of groups that come all at once, and their verdicts.
+
+        Raises as judging and the metrics do, with paths.
+        """
+        judged = await self.judge(await self.receive(groups))
+        return await self.measure(judged.matches), judged
+
     async def measure(self, matches: Sequence[NegativeMatch] = ()) -> Evaluation:
         """Return the metrics of all parts, which are all judged; `matches` are told with them.
 
@@ -490,13 +493,13 @@ class PartedEvaluation:
 
         Raises as the catalog does where one can't run here.
         """
-        judge = self._catalog.choose(self._spec, groups=groups)
+        judge = self.catalog.choose(self.spec, groups=groups)
         if groups:
-            if self._caller.cost_tracker.max_cost is not None and not judge.priced:
+            if self.caller.cost_tracker.max_cost is not None and not judge.priced:
                 raise unpriced()
-            judge.check_api_keys(self._caller.cache)
+            judge.check_api_keys(self.caller.cache)
         for family in self._families:
-            family.judge = self._catalog.choose(family.spec, groups=groups)
+            family.judge = self.catalog.choose(family.spec, groups=groups)
         self._judge = judge
 
     async def _verdicts(
@@ -514,7 +517,7 @@ class PartedEvaluation:
                 return await judge_batch(judge, groups, caller=caller)
 
             try:
-                found = await (work(self._caller) if once is None else once(work))
+                found = await (work(self.caller) if once is None else once(work))
             except errors.InvalidField:
                 raise
             except Exception as error:
@@ -530,41 +533,22 @@ class PartedEvaluation:
         return Verdicts.decide(columns, offsets, 1.0)
 
     def _table(self) -> MetricTable:
-        asked = [(self._own, self._options)] if self._own else []
+        asked = [(self._own, self.options)] if self._own else []
         for family in self._families:
             signature = family.judge.identity.signature if family.judge else ""
             bound = [measure.judged_by(signature) for measure in family.measures]
-            asked.append((bound, replace(self._options, matching=Matching.ANY)))
+            asked.append((bound, replace(self.options, matching=Matching.ANY)))
         begins = np.flatnonzero(~np.array(self._continued, np.bool_))
         judgings = [
             Judging(some, join(columns, begins, self._groups.n_dropped), how)
             for (some, how), columns in zip(asked, zip(*self._judged, strict=True), strict=True)
         ]
-        table = compute_merged(judgings, self._measures)
+        table = compute_merged(judgings, self.measures)
         results = judgings[0].results
         if results.judged_ids is not None:
             fit = results.judged_ids.fit(results.n_retrieved, self._id_fit)
             table = replace(table, id_fit=fit)
-        return with_intervals_and_slices(table, self._options, self._metadata)
-
-
-async def evaluate(
-    catalog: JudgeCatalog,
-    spec: JudgeSpec,
-    groups: Sequence[Group],
-    measures: Sequence[Measure],
-    options: SettledOptions,
-    *,
-    keep_verdicts: bool = True,
-    caller: Caller = Caller(),  # noqa: B008 - frozen
-) -> tuple[Evaluation, JudgedPart]:
-    """Return the metrics of groups that come all at once, and their verdicts.
-
-    Raises as judging and the metrics do, with paths.
-    """
-    run = PartedEvaluation(catalog, spec, measures, options, caller, keep_verdicts=keep_verdicts)
-    judged = await run.judge(await run.receive(groups))
-    return await run.measure(judged.matches), judged
+        return with_intervals_and_slices(table, self.options, self._metadata)
 
 
 def _can_be_judged(group: Group) -> bool:

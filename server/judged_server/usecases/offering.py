@@ -48,32 +48,25 @@ class Offering:
         return [*self.catalog.offers(), *([] if scoring is None else [scoring])]
 
 
+@dataclass(eq=False, repr=False)
 class Offerings(dict[Allowed, Offering]):
-    """What callers may ask for, by what they are allowed; made when first looked up."""
+    """What callers may ask for, by what they are allowed; made when first looked up.
 
-    def __init__(
-        self,
-        kinds: Sequence[AnyKind],
-        embedders: StoredEmbedders,
-        chat_models: ChatModels | None,
-        rubrics: Mapping[str, Rubric],
-        model_caller: ModelCaller,
-        default_judge: str,
-        calibrations: Mapping[str, Calibrator] | None = None,
-    ) -> None:
-        """Take the kinds that need no model. Raises UnknownJudge, and SettingsError.
+    The `kinds` need no model. All callers may name the `calibrations`, with judges that they may
+    use. Raises UnknownJudge, and SettingsError, as it is made.
+    """
 
-        All callers may name the `calibrations`, with judges that they may use.
-        """
-        self._calibrations = calibrations or {}
-        self._kinds = tuple(kinds)
-        self._embedders = embedders
-        self._chat_models = chat_models
-        self._rubrics = rubrics
-        self._model_caller = model_caller
-        self._default_judge = default_judge
-        super().__init__()
-        self._everything = self[EVERYTHING]
+    kinds: Sequence[AnyKind]
+    embedders: StoredEmbedders
+    chat_models: ChatModels | None
+    rubrics: Mapping[str, Rubric]
+    model_caller: ModelCaller
+    default_judge: str
+    calibrations: Mapping[str, Calibrator]
+
+    def __post_init__(self) -> None:
+        """Make what those may ask for who may use everything."""
+        _ = self[EVERYTHING]
 
     def __missing__(self, allowed: Allowed) -> Offering:
         """Make what those who are allowed this much may ask for."""
@@ -82,13 +75,13 @@ class Offerings(dict[Allowed, Offering]):
 
     def check(self, tenant: Tenant) -> None:
         """Raise SettingsError where a tenant is allowed something that is not here. Reads files."""
-        everything = self._everything
+        everything = self[EVERYTHING]
         judges = [offer.kind for offer in everything.offers()]
         models = [model.card.name for model in everything.chat_models]
-        models += [card.name for card in self._embedders.cards()]
+        models += [card.name for card in self.embedders.cards()]
         for what, names, known in (
             ("judges", tenant.allowed.judges, judges),
-            ("rubrics", tenant.allowed.rubrics, list(self._rubrics)),
+            ("rubrics", tenant.allowed.rubrics, list(self.rubrics)),
             ("models", tenant.allowed.models, models),
         ):
             for name in names or ():
@@ -104,21 +97,21 @@ class Offerings(dict[Allowed, Offering]):
 
     def _make(self, allowed: Allowed) -> Offering:
         rubrics = {
-            name: rubric for name, rubric in self._rubrics.items() if _has(allowed.rubrics, name)
+            name: rubric for name, rubric in self.rubrics.items() if _has(allowed.rubrics, name)
         }
-        embedders, chat_models = self._embedders, self._chat_models
+        embedders, chat_models = self.embedders, self.chat_models
         if allowed.models is not None:
             embedders = embedders.only(allowed.models)
             chat_models = chat_models and chat_models.only(allowed.models)
-        kinds: list[AnyKind] = [*self._kinds, SemanticKind(embedders)]
+        kinds: list[AnyKind] = [*self.kinds, SemanticKind(embedders)]
         if any(rubric.judges_contexts for rubric in rubrics.values()):
-            kinds.append(LlmKind(chat_models, rubrics, self._model_caller))
+            kinds.append(LlmKind(chat_models, rubrics, self.model_caller))
         kinds += [PanelKind(), CascadeKind()]
         kinds = [kind for kind in kinds if _has(allowed.judges, kind.kind)]
         scored = rubrics if _has(allowed.judges, ANSWERS) else {}
-        catalog = JudgeCatalog(kinds, self._default(kinds, allowed), self._calibrations)
-        answers = AnswersKind(chat_models, scored, self._model_caller)
-        scoring = Scoring(answers, self._calibrations)
+        catalog = JudgeCatalog(kinds, self._default(kinds, allowed), self.calibrations)
+        answers = AnswersKind(chat_models, scored, self.model_caller)
+        scoring = Scoring(answers, self.calibrations)
         listed = () if chat_models is None else chat_models.listed()
         return Offering(catalog, scoring, tuple(rubrics.values()), listed, embedders)
 
@@ -128,14 +121,14 @@ class Offerings(dict[Allowed, Offering]):
         Raises SettingsError where none may.
         """
         names = [kind.kind for kind in kinds]
-        if self._default_judge in names or allowed == EVERYTHING:
-            return self._default_judge
+        if self.default_judge in names or allowed == EVERYTHING:
+            return self.default_judge
         for name in names:
             if name not in COMPOSED:
                 return name
         raise SettingsError(
             "none of them can judge for requests that name no judge, with the rubrics that the "
-            f"tenant may use; add one of {', '.join(kind.kind for kind in self._kinds)}"
+            f"tenant may use; add one of {', '.join(kind.kind for kind in self.kinds)}"
         )
 
 

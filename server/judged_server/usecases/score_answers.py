@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import (
@@ -20,6 +19,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from statistics import fmean
 from typing import Any
 
 from judged.values.calibrators import Calibrator
@@ -219,9 +219,7 @@ async def _score(
     except errors.JudgedError:
         raise
     except Exception as error:  # noqa: BLE001 - one score's bug must not end the others
-        ref = secrets.token_hex(8)
-        _log.error("bug", ref=ref, exc_info=error)
-        bug = errors.InternalFault(ref)
+        bug = _log.bug(error)
         return scorer.missing(item, VerdictFault(0, bug.reason, bug.message))
 
 
@@ -246,11 +244,9 @@ class _Sum:
 
     def summary(self) -> RubricSummary:
         # Summed exactly: scores come in any order, and the mean must not depend on it.
-        mean = math.fsum(self._scores) / len(self._scores) if self._scores else None
-        scorer = self._scorer
-        return RubricSummary(
-            scorer.asked.rubric.id, mean, ScoreCounts(**self._counts), scorer.identity
-        )
+        mean, scorer = fmean(self._scores) if self._scores else None, self._scorer
+        counts = ScoreCounts(**self._counts)
+        return RubricSummary(scorer.asked.rubric.id, mean, counts, scorer.identity)
 
 
 def distinct_pairs(

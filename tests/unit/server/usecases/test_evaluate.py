@@ -17,7 +17,7 @@ from judged_server.judges.lexical import ExactKind, SpanKind
 from judged_server.judges.semantic import SemanticKind
 from judged_server.metrics.compute import SettledOptions
 from judged_server.metrics.measures import parse_metrics
-from judged_server.usecases.evaluate import PartedEvaluation, evaluate
+from judged_server.usecases.evaluate import PartedEvaluation
 
 METRICS = ["mrr", "precision@2", "ndcg@10", "recall_exact", "f1"]
 TEXTS = st.lists(st.sampled_from("abcde"), max_size=5)
@@ -99,9 +99,10 @@ def cut_at(group, place):
 @given(groups(), st.data())
 async def test_parts_are_measured_as_the_whole(whole, data):
     options = SettledOptions(slice_by=("topic",))
-    once, judged = await evaluate(
-        CATALOG, JudgeSpec(), whole, parse_metrics(METRICS), options, keep_verdicts=False
+    at_once = PartedEvaluation(
+        CATALOG, JudgeSpec(), parse_metrics(METRICS), options, keep_verdicts=False
     )
+    once, judged = await at_once.whole(whole)
     parts = []
     for group in whole:
         if data.draw(st.booleans()):

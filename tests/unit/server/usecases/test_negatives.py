@@ -6,7 +6,7 @@ from judged_server.judges.catalog import JudgeCatalog
 from judged_server.judges.lexical import ExactKind, SpanKind
 from judged_server.metrics.compute import SettledOptions
 from judged_server.metrics.measures import parse_metrics
-from judged_server.usecases.evaluate import evaluate
+from judged_server.usecases.evaluate import PartedEvaluation
 
 
 @pytest.fixture
@@ -16,7 +16,8 @@ def catalog():
 
 async def run(catalog, groups, metrics=("recall",), judge="exact", **how):
     measures = parse_metrics(list(metrics))
-    return await evaluate(catalog, JudgeSpec(judge), groups, measures, SettledOptions(), **how)
+    run = PartedEvaluation(catalog, JudgeSpec(judge), measures, SettledOptions(), **how)
+    return await run.whole(groups)
 
 
 def group(query_id, expected, retrieved, **more):
