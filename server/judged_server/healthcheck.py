@@ -24,13 +24,6 @@ from judged_server.settings import Settings, SettingsError, load
 TIMEOUT_S = 2.0
 
 
-def own_address(settings: Settings) -> str:
-    """Return where the server of these settings is: a port file knows better than a setting."""
-    if settings.port_file is not None and settings.port_file.is_file():
-        return settings.port_file.read_text().strip()
-    return settings.listen
-
-
 def problem(address: str) -> str:
     """Return why the server at `address` is not healthy, "" when it is."""
     # Not by a proxy of the environment: it would tell of itself.
@@ -67,7 +60,9 @@ def problem_by_http(address: str, *, tls: bool) -> str:
 
 def own_problem(settings: Settings) -> str:
     """Return why the server of these settings is not healthy, "" when it is."""
-    address = own_address(settings)
+    address, port_file = settings.listen, settings.port_file
+    if port_file is not None and port_file.is_file():  # which knows better than a setting
+        address = port_file.read_text().strip()
     if settings.certificate is None or address.startswith("unix:"):  # a socket has no TLS
         return problem(address)
     if settings.metrics_listen is None:

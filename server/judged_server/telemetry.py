@@ -34,9 +34,7 @@ Fields = Mapping[str, object]
 class Lines:
     """Writes lines: from the event loop a few at a time, warnings and all others at once."""
 
-    def __init__(self, write: Callable[[bytes], object] | None = None) -> None:
-        """Hand whole lines to `write`; by default they go to standard error."""
-        self._write = write or _to_stderr
+    def __init__(self) -> None:
         # One deque for good: any thread may append while another one writes.
         self._waiting: deque[Fields] = deque()
         self._lock = threading.Lock()
@@ -67,11 +65,11 @@ class Lines:
     def flush(self) -> None:
         """Write the lines that wait."""
         with self._lock:
-            written: list[bytes] = []
+            written = b""
             while self._waiting:
-                written.append(_dump(self._waiting.popleft()))
+                written += _dump(self._waiting.popleft()) + b"\n"
             if written:
-                self._write(b"\n".join((*written, b"")))
+                _to_stderr(written)
 
 
 def _to_stderr(lines: bytes) -> None:

@@ -18,7 +18,8 @@ from google.protobuf.message import DecodeError
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.choices import Status
 from judged.values.judges import Asking
-from judged_server.api.convert.judging import read_answers, read_groups, read_rubrics
+from judged.values.scores import Rubric as RubricSpec
+from judged_server.api.convert.judging import read_answers, read_groups
 from judged_server.api.requests import read as read_value
 from judged_server.domain import JudgeSpec
 from judged_server.errors import JudgedError
@@ -274,7 +275,7 @@ def request(raw: bytes) -> None:
             _hold(sum(group.n_contexts for group in groups) <= LIMITS.max_contexts, "limits")
         else:
             scored = pb.ScoreAnswersRequest.FromString(raw[1:])
-            rubrics = read_rubrics(scored.rubrics)
+            rubrics = [read_value(RubricSpec, each, "rubrics") for each in scored.rubrics]
             read_value(Asking, scored.asking)
             items = read_answers(scored.items, len(rubrics), LIMITS)
             _hold(len({item.item_id for item in items}) == len(items), "ids are different")

@@ -194,10 +194,6 @@ class FailedCalls:
         self._failed: Counter[str] = Counter()
         self._ends = 0.0
 
-    def __len__(self) -> int:
-        """Return how many addresses are remembered."""
-        return len(self._failed)
-
     def note(self, peer: str) -> None:
         """Count a failed call of a peer, by gRPC's name of it.
 

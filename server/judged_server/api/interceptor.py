@@ -235,11 +235,10 @@ class CallInterceptor:
         SENDER.set(call.sender)
         if self._draining:
             raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
-        left_s = call.context.time_remaining()
-        if left_s is None:
-            left_s = call.limit_s = settings.default_deadline_s
-        elif left_s > maximum_s:  # else gRPC enforces the caller's own
-            left_s = call.limit_s = maximum_s
+        asked_s = call.context.time_remaining()
+        left_s = min(settings.default_deadline_s if asked_s is None else asked_s, maximum_s)
+        if left_s != asked_s:  # else gRPC enforces the caller's own
+            call.limit_s = left_s
         call.deadline = asyncio.get_running_loop().time() + left_s
 
     async def _refuse(self, call: Call, wire: WireError) -> None:

@@ -646,11 +646,10 @@ class Receiver:
         """
         size = size_of(raw, self._most)
         admit = partial(self._room, call=call, waits=waits)
-        if call.tenant.tokens_per_second is not None:
-            if waits:
-                await self._rates.pace(call.tenant, size)
-            else:
-                self._rates.charge(call.tenant, size)
+        if waits:
+            await self._rates.pace(call.tenant, size)
+        else:
+            self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
             return Received(reader.message(raw), size, memory_of(size, fields))

@@ -17,17 +17,16 @@ from google.protobuf.message import Message
 from judged._codec import write_fields
 from judged.v1 import judge_service_pb2 as pb
 from judged.values.judges import Asking
-from judged.values.scores import AnswerItem
+from judged.values.scores import AnswerItem, Rubric
 
 from judged_server.api.convert.info import write_info
 from judged_server.api.convert.judging import (
     read_answers,
-    read_rubrics,
     refuse_evaluation,
     take_groups,
     write_identity,
-    write_judged,
     write_score,
+    write_verdicts,
 )
 from judged_server.api.convert.metrics import (
     chosen,
@@ -61,7 +60,7 @@ from judged_server.api.streams import (
     evaluate_stream,
     judge_stream,
 )
-from judged_server.domain import Group, JudgeSpec, ScoreSummary
+from judged_server.domain import Group, JudgeSpec, ScoreSummary, counts_of
 from judged_server.judges.base import Caller, Judge
 from judged_server.judges.llm.answers import AnswerScorer
 from judged_server.llm.budgets import Budgets, unpriced
@@ -144,8 +143,16 @@ class Servicer:
             judge, groups = await self._to_judge(request, call.size, call)
             verdicts = await judge_batch(judge, groups, caller=caller)
             of_each = ITEM_BYTES if request.include_details else COLUMN_BYTES
-            size = of_each * len(verdicts.relevant)
-            return await _written(size, lambda: write_judged(verdicts, judge.identity))
+            return await _written(
+                of_each * len(verdicts.relevant),
+                lambda: write_fields(
+                    pb.BatchJudgeResponse,
+                    verdicts=write_verdicts(verdicts),
+                    judge=write_identity(judge.identity),
+                    counts=counts_of(verdicts),
+                    usage=verdicts.columns.usage,
+                ),
+            )
 
         return await self._once(request, call, work, wants_details=request.include_details)
 
@@ -233,7 +240,9 @@ class Servicer:
     ) -> tuple[list[AnswerItem], list[AnswerScorer]]:
         """Return the items and the scorers of a request of so many bytes that stands at a path."""
         check(request, path[:-1])
-        specs = read_rubrics(request.rubrics, f"{path}rubrics")
+        specs = [
+            read(Rubric, each, f"{path}rubrics[{i}]") for i, each in enumerate(request.rubrics)
+        ]
         size += ITEM_BYTES * len(request.items)
         how = request.items, len(specs), self.settings, f"{path}items"
         items = await run_by_size(size, read_answers, *how)

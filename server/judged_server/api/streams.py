@@ -47,7 +47,14 @@ from judged_server.api.convert.metrics import (
 )
 from judged_server.api.convert.statistics import read_items, read_measurement, write_text_metrics
 from judged_server.api.idempotency import IdempotentCalls, check_request_id
-from judged_server.api.requests import FIELD_BYTES, Admission, Call, Received, read
+from judged_server.api.requests import (
+    FIELD_BYTES,
+    Admission,
+    Call,
+    Received,
+    count_fields,
+    read,
+)
 from judged_server.api.status import fault_of
 from judged_server.domain import Group, JudgeSpec, Verdicts, check_unique, need
 from judged_server.judges.base import Caller
@@ -357,9 +364,8 @@ class RankingParts:
             need(first, "human_values", "were sent before on this stream")
             more.human_values.CopyFrom(request.human_values)
         whole.MergeFrom(more)
-        n_fields = sum(1 + len(each.metadata) for each in more.metadata)
-        n_fields += len(more.human_values.query_ids)
-        kept = PART_BYTES + more.ByteSize() + FIELD_BYTES * n_fields
+        raw = more.SerializeToString()
+        kept = PART_BYTES + len(raw) + FIELD_BYTES * count_fields(raw, more.DESCRIPTOR)
         if which is None:
             return kept
         done = self._measure(which, request)

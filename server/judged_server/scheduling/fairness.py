@@ -411,9 +411,6 @@ class SingleFlight(Generic[About, Result]):
         self._grace_s = grace_s
         self._flights: dict[str | bytes, Flight[About, Result]] = {}
 
-    def __len__(self) -> int:
-        return len(self._flights)
-
     def find(self, key: str | bytes) -> Flight[About, Result] | None:
         """Return the work under a key; None when it is not in flight."""
         flight = self._flights.get(key)

@@ -7,10 +7,9 @@ what matches one is told.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -89,13 +88,12 @@ class Part:
         """Return each result that matches a negative; `verdicts` are those of `negatives`."""
         found: list[NegativeMatch] = []
         places = [place for place, group in enumerate(self.groups) if group.negatives]
-        for pair in np.flatnonzero(verdicts.relevant).tolist():
-            number = bisect_right(verdicts.offsets, pair) - 1
-            group, ranks = self.groups[places[number]], self.ranks[places[number]]
-            row, negative = divmod(pair - verdicts.offsets[number], len(group.negatives))
-            name = group.document_ids[row] if group.document_ids else f"retrieved_{ranks[row]}"
-            score = float(verdicts.columns.scores[pair])
-            found.append(NegativeMatch(group.query_id, ranks[row], negative, name, score))
+        for place, (first, last) in zip(places, pairwise(verdicts.offsets), strict=True):
+            group, ranks, names = self.groups[place], self.ranks[place], self.document_ids(place)
+            for pair in np.flatnonzero(verdicts.relevant[first:last]).tolist():
+                row, negative = divmod(pair, len(group.negatives))
+                score = float(verdicts.columns.scores[first + pair])
+                found.append(NegativeMatch(group.query_id, ranks[row], negative, names[row], score))
         return found
 
 

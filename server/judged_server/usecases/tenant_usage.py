@@ -16,13 +16,12 @@ from judged_server.tenant import TENANT
 _BACK_AFTER_S = 1.0
 
 
-async def tenant_usage(budgets: Budgets, days: int, clock: Clock | None = None) -> TenantUsage:
+async def tenant_usage(budgets: Budgets, days: int) -> TenantUsage:
     """Return what the tenant of the call in work used in so many days, today among them.
 
     Raises Overloaded when the file can't be read now.
     """
-    today = (clock or Clock()).date()
-    since = (today - timedelta(days=days - 1)).strftime(Period.DAY.value)
+    since = (Clock().date() - timedelta(days=days - 1)).strftime(Period.DAY.value)
     try:
         used = await budgets.used_by_tenant(since)
         left = await budgets.left_of_tenant()

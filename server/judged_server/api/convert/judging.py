@@ -17,7 +17,7 @@ from judged.v1.error_reason_pb2 import ErrorReason
 from judged.values.choices import Flag, Source, Status
 from judged.values.groups import VerdictDetail, VerdictError
 from judged.values.judges import JudgeIdentity
-from judged.values.scores import AnswerItem, AnswerScore, Rubric
+from judged.values.scores import AnswerItem, AnswerScore
 
 from judged_server.api.columns import read_columns
 from judged_server.api.requests import check, read
@@ -31,7 +31,6 @@ from judged_server.domain import (
     Verdicts,
     check_limit,
     check_unique,
-    counts_of,
     need,
     need_length,
 )
@@ -249,11 +248,6 @@ def read_answers(
     return items
 
 
-def read_rubrics(messages: Sequence[scores_pb2.RubricSpec], field: str = "rubrics") -> list[Rubric]:
-    """Return the rubrics of a request. Raises InvalidField for values of no kind."""
-    return [read(Rubric, each, f"{field}[{i}]") for i, each in enumerate(messages)]
-
-
 @lru_cache(maxsize=256)
 def write_identity(identity: JudgeIdentity) -> verdicts_pb2.JudgeIdentity:
     """Return the message of a judge's identity; it is shared, so it must not be changed."""
@@ -271,17 +265,6 @@ async def take_groups(
     """Return the groups of a message of `size` bytes. Raises as `read_groups` does."""
     size += ITEM_BYTES * len(messages)
     return await run_by_size(size, read_groups, messages, limits, field, first, first_result)
-
-
-def write_judged(verdicts: Verdicts, identity: JudgeIdentity) -> pb.BatchJudgeResponse:
-    """Return the reply that carries verdicts and tells which judge gave them."""
-    return write_fields(
-        pb.BatchJudgeResponse,
-        verdicts=write_verdicts(verdicts),
-        judge=write_identity(identity),
-        counts=counts_of(verdicts),
-        usage=verdicts.columns.usage,
-    )
 
 
 def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:

@@ -39,7 +39,7 @@ def test_the_addresses_that_are_remembered_are_bounded():
     calls = FailedCalls(1)
     for number in range(MOST_ADDRESSES + 500):
         calls.note(f"ipv4:10.{number >> 16}.{number >> 8 & 255}.{number & 255}:1")
-    assert 0 < len(calls) <= MOST_ADDRESSES
+    assert 0 < len(calls._failed) <= MOST_ADDRESSES
     last = MOST_ADDRESSES + 499
     with pytest.raises(AuthenticationLimit):
         calls.note(f"ipv4:10.0.{last >> 8}.{last & 255}:1")

@@ -40,7 +40,7 @@ async def test_the_last_one_who_leaves_ends_the_question_before_it_has_left():
     assert all(task.cancelled() for task in waiting)
     assert question.cancelled == 1
     assert entry.task.done()
-    assert len(inflight) == 0
+    assert len(inflight._flights) == 0
 
 
 async def test_one_who_comes_while_it_is_ended_does_not_find_it():
@@ -101,7 +101,7 @@ async def test_ten_thousand_random_leaves_leave_nothing_behind():
         await asyncio.gather(*callers, return_exceptions=True)
         assert all(task.cancelled() or task.exception() is None for task in callers)
     await turns()
-    assert (len(inflight), live) == (0, 0)
+    assert (len(inflight._flights), live) == (0, 0)
     assert len(asyncio.all_tasks()) == before
 
 
@@ -114,7 +114,7 @@ async def test_closing_ends_work_that_has_not_taken_its_first_step():
     await flights.close()
     found = await asyncio.gather(waiting, other, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in found)
-    assert len(flights) == 0
+    assert len(flights._flights) == 0
 
 
 async def test_work_goes_on_alone_for_its_grace_and_is_found_again():
