@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ from judged_server.api.listeners import (
     Services,
 )
 from judged_server.api.requests import Admission, Receiver
-from judged_server.api.servicer import Servicer
+from judged_server.api.servicer import VERSION, Servicer
 from judged_server.domain import to_amount
 from judged_server.embedding.models.store import DEFAULT_MODEL, ModelStore
 from judged_server.embedding.registry import StoredEmbedders
@@ -181,7 +180,7 @@ class App:
             "ready",
             address=str(self.address),
             **{name: str(port.address) for name, port in self._ports.items()},
-            version=version("judged"),
+            version=VERSION,
             pid=os.getpid(),
         )
 
@@ -323,15 +322,17 @@ class App:
             from judged_server.http_api.port import HttpPort  # noqa: PLC0415
 
             handlers = self._services.contract(listener.callers)
-            ports["http"] = HttpPort(listener, handlers, self._settings, self._is_ready)
+            ports["http"] = HttpPort(listener, handlers, self._settings, self._health.is_serving)
         if self._settings.metrics_listen is not None:
             from judged_server.monitoring.prometheus import (  # noqa: PLC0415
                 MonitoringPort,
                 PrometheusMetrics,
             )
 
-            metrics = PrometheusMetrics(version("judged"), self._readings)
-            port = MonitoringPort(self._settings, metrics, self._is_ready, self._certificates)
+            metrics = PrometheusMetrics(VERSION, self._readings)
+            port = MonitoringPort(
+                self._settings, metrics, self._health.is_serving, self._certificates
+            )
             telemetry.recorder = metrics.note
             ports["metrics"], self._metrics_token = port, port.token
         elif self._settings.metrics_token_file or self._settings.metrics_client_ca:
@@ -339,9 +340,6 @@ class App:
                 "metrics_token_file, metrics_client_ca: need metrics_listen, the port that asks"
             )
         return ports
-
-    def _is_ready(self) -> bool:
-        return self._health.is_serving
 
     def _readings(self) -> Mapping[str, Read]:
         """Return what the metrics tell of now; None for what this server does not have."""
@@ -355,7 +353,7 @@ class App:
         in_store = self._settings.store is not None and shared
         left, ends = budgets.day_left(), certificates.now.ends.timestamp() if certificates else None
         return {
-            "ready": self._health.is_serving,
+            "ready": self._health.is_serving(),
             "calls_in_work": self._interceptor.in_work,
             "request_bytes_in_work": self._admission.pending_bytes,
             "queued_tokens": self._embedders.queued_tokens(),
@@ -506,5 +504,5 @@ def _otlp_export(settings: Settings) -> OtlpExport | None:
         raise SettingsError(
             f"otlp_endpoint: {error.name} is not installed; run: pip install 'judged[server,otel]'"
         ) from None
-    telemetry.tracer = export = OtlpExport(settings.otlp_endpoint, version("judged"))
+    telemetry.tracer = export = OtlpExport(settings.otlp_endpoint, VERSION)
     return export

@@ -280,11 +280,15 @@ class ScoreColumns:
 
     def compact(self) -> ScoreColumns:
         """Return these columns, just made, without those that None stands for."""
-        for name, absent in _ABSENT.items():
-            column = getattr(self, name)
-            if column is not None and (column == absent).all():
+        for name in _ABSENT:
+            if not self.tells(name):
                 setattr(self, name, None)
         return self
+
+    def tells(self, name: str) -> bool:
+        """Say whether a column is there, and more than what None stands for."""
+        column = getattr(self, name)
+        return column is not None and bool((column != _ABSENT.get(name, -1)).any())
 
 
 _ABSENT = {

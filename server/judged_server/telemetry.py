@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partialmethod
 from typing import Literal, Protocol
 
 import orjson
@@ -98,30 +99,14 @@ class Logger:
     def __init__(self, part: str) -> None:
         self._part = part
 
-    def info(self, event: str, **fields: object) -> None:
-        """Write a line at this level."""
-        self.log("info", event, fields)
-
-    def warning(self, event: str, **fields: object) -> None:
-        """Write a line at this level."""
-        self.log("warning", event, fields)
-
-    def error(self, event: str, **fields: object) -> None:
-        """Write a line at this level; `exc_info` is an exception whose traceback it has."""
-        self.log("error", event, fields)
-
-    def exception(self, event: str, **fields: object) -> None:
-        """Write an error with the traceback of the exception that is being handled."""
-        self.log("error", event, {**fields, "exc_info": sys.exception()})
-
     def bug(self, error: BaseException) -> InternalFault:
         """Write a bug under a new reference; return the error that callers are told."""
         ref = secrets.token_hex(8)
         self.error("bug", ref=ref, exc_info=error)
         return InternalFault(ref)
 
-    def log(self, level: str, event: str, fields: Fields) -> None:
-        """Write a line at a level."""
+    def log(self, level: str, event: str, /, **fields: object) -> None:
+        """Write a line at a level; `exc_info` is an exception whose traceback it has."""
         if _LEVELS[level] < _lowest:
             return
         now = datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")
@@ -136,6 +121,14 @@ class Logger:
             line["exception"] = "".join(traceback.format_exception(error)).rstrip()
         (_lines.now if _LEVELS[level] >= logging.WARNING else _lines.later)(line)
 
+    info = partialmethod(log, "info")
+    warning = partialmethod(log, "warning")
+    error = partialmethod(log, "error")
+
+    def exception(self, event: str, **fields: object) -> None:
+        """Write an error with the traceback of the exception that is being handled."""
+        self.error(event, **fields, exc_info=sys.exception())
+
 
 class _Forward(logging.Handler):
     """Writes what libraries log by the standard library."""
@@ -145,7 +138,7 @@ class _Forward(logging.Handler):
         fields = {} if error is None else {"exc_info": error}
         level = logging.getLevelName(record.levelno).lower()
         level = level if level in _LEVELS else "warning"  # one between those that have names
-        Logger(record.name).log(level, record.getMessage(), fields)
+        Logger(record.name).log(level, record.getMessage(), **fields)
 
 
 def configure(level: str) -> None:

@@ -46,9 +46,8 @@ class Health:
         self._changed = asyncio.Event()
         self._watchers: Counter[str] = Counter()
 
-    @property
     def is_serving(self) -> bool:
-        """Whether the server takes calls and its models run."""
+        """Return whether the server takes calls and its models run."""
         return bool(self._status == _SERVING)
 
     def report(self, serves: bool) -> None:

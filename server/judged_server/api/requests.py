@@ -403,9 +403,9 @@ class Admission:
         return admitted
 
     async def wait_for_room(
-        self, memory: int, sender: Sender = ANYBODY, kept: int = 0
+        self, memory: int, sender: Sender = ANYBODY, kept: int = 0, *, waits: bool = True
     ) -> ExitStack:
-        """Do what `admit` does once there is room, however long that takes.
+        """Do what `admit` does once there is room, however long that takes, if it `waits` at all.
 
         `kept` is what the stream that waits holds until its end. Raises Overloaded where that
         leaves no room even if nothing else is in work, and where those that wait hold as much as
@@ -419,7 +419,7 @@ class Admission:
                 try:
                     return self.admit(memory, sender)
                 except errors.Overloaded as busy:
-                    if alone or self._waiting > self.max_pending_bytes:
+                    if alone or not waits or self._waiting > self.max_pending_bytes:
                         raise
                     await asyncio.sleep(busy.retry_after_s)
         finally:
@@ -645,7 +645,8 @@ class Receiver:
         it waits for that.
         """
         size = size_of(raw, self._most)
-        admit = partial(self._room, call=call, waits=waits)
+        room = self._admission.wait_for_room
+        admit = partial(room, sender=call.sender, kept=call.kept, waits=waits)
         if waits:
             await self._rates.pace(call.tenant, size)
         else:
@@ -658,11 +659,6 @@ class Receiver:
         memory = memory_of(size, fields)
         with await admit(memory):
             return Received(await self._threads.run(partial(reader.message, raw)), size, memory)
-
-    async def _room(self, memory: int, call: Call, *, waits: bool) -> ExitStack:
-        if waits:
-            return await self._admission.wait_for_room(memory, call.sender, call.kept)
-        return self._admission.admit(memory, call.sender)
 
 
 def _malformed() -> errors.MalformedMessage:

@@ -250,17 +250,14 @@ SIGN_OF_LIFE_S = 15.0
 _PIECE_BYTES = 1 << 16
 _TIMEOUT = "grpc-timeout"
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
-_HTTP_STATUS: dict[int, int] = {
-    code.value[0]: status
-    for code, status in {
-        grpc.StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
-        grpc.StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
-        grpc.StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
-        grpc.StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
-        grpc.StatusCode.FAILED_PRECONDITION: HTTPStatus.BAD_REQUEST,
-        grpc.StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
-        grpc.StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
-    }.items()
+_HTTP_STATUS = {
+    3: 400,  # INVALID_ARGUMENT
+    4: 504,  # DEADLINE_EXCEEDED
+    5: 404,  # NOT_FOUND
+    8: 429,  # RESOURCE_EXHAUSTED
+    9: 400,  # FAILED_PRECONDITION
+    14: 503,  # UNAVAILABLE
+    16: 401,  # UNAUTHENTICATED
 }
 """Of the statuses that calls end with, as google/rpc/code.proto has it; all others are 500."""
 

@@ -14,7 +14,7 @@ from judged._codec import write_fields
 from judged.v1 import groups_pb2, metrics_pb2, scores_pb2, verdicts_pb2
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1.error_reason_pb2 import ErrorReason
-from judged.values.choices import Flag, Source, Status
+from judged.values.choices import Status
 from judged.values.groups import VerdictDetail, VerdictError
 from judged.values.judges import JudgeIdentity
 from judged.values.scores import AnswerItem, AnswerScore
@@ -61,8 +61,15 @@ _OF_EVALUATE = {
 """The fields of a group that calls which only judge do not take."""
 SIDES = ("expected", "retrieved")
 """The texts of a group, and what may stand for them."""
-_UNSAID = {"status": Status.OK, "source": Source.COMPUTED, "flags": Flag.NONE}
-"""What a column of verdicts that is left out says of all."""
+_COLUMNS = {
+    "status": "statuses",
+    "source": "sources",
+    "flags": "flags",
+    "agreement": "agreements",
+    "probability": "probabilities",
+    "stage": "stages",
+}
+"""The columns of verdicts that may be left out, by their fields."""
 MAX_METADATA_KEYS = 64
 """The most keys that one query's metadata may have,"""
 MAX_METADATA_BYTES = 1024
@@ -270,18 +277,10 @@ async def take_groups(
 def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:
     """Return the message of verdicts; columns that say the same of all are left out."""
     columns = verdicts.columns
-    given = {
-        "status": columns.statuses,
-        "source": columns.sources,
-        "flags": columns.flags,
-        "agreement": columns.agreements,
-        "probability": columns.probabilities,
-        "stage": columns.stages,
-    }
     told: dict[str, Any] = {
-        name: column.tolist()
-        for name, column in given.items()
-        if column is not None and (column != _UNSAID.get(name, -1)).any()
+        field: getattr(columns, name).tolist()
+        for field, name in _COLUMNS.items()
+        if columns.tells(name)
     }
     return verdicts_pb2.VerdictColumns(
         relevant=verdicts.relevant.tolist(),
