@@ -99,7 +99,12 @@ class App:
                 settings.max_queue_delay_s,
             ),
             memory_bytes=settings.vector_cache_memory_bytes * (settings.vector_cache != "off"),
-            file=_kept(settings, VECTORS),
+            file=_kept(
+                settings.vector_cache,
+                settings.vector_cache_dir,
+                VECTORS,
+                settings.vector_cache_disk_bytes,
+            ),
             health=self._models_run,
         )
         IN_PYTHON.admission.max_delay_s = settings.max_queue_delay_s
@@ -253,8 +258,7 @@ class App:
             watch.cancel()
         if self._chat_models is not None:
             await self._chat_models.close()
-        files = self._reply_cache, self._ledger, self._export
-        for part in (self._embedders, *files):
+        for part in (self._embedders, self._reply_cache, self._ledger, self._export):
             if part is not None:
                 await asyncio.to_thread(part.close)
 
@@ -477,18 +481,16 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
         return None
     most, ttl_s = REPLIES_MEMORY_BYTES, settings.llm_cache_ttl_s
     if settings.store is None:
-        return ReplyCache(most, ttl_s, _kept(settings, REPLIES))
+        disk_bytes = settings.llm_cache_disk_bytes
+        file = _kept(settings.llm_cache, settings.llm_cache_dir, REPLIES, disk_bytes)
+        return ReplyCache(most, ttl_s, file)
     from judged_server.store.postgres import PostgresRows  # noqa: PLC0415 - of an extra
 
     return ReplyCache(most, ttl_s, PostgresRows(settings.store, ttl_s))
 
 
-def _kept(settings: Settings, kind: Kind) -> KeptRows | None:
+def _kept(where: str, folder: Path | None, kind: Kind, most: int) -> KeptRows | None:
     """Return a file of rows if they are kept on disk; only then is a home folder needed."""
-    where, folder, most = settings.llm_cache, settings.llm_cache_dir, settings.llm_cache_disk_bytes
-    if kind is VECTORS:
-        where, folder = settings.vector_cache, settings.vector_cache_dir
-        most = settings.vector_cache_disk_bytes
     if where != "disk":
         return None
     return KeptRows(folder or cache_folder(os.environ, kind.what), kind, most)

@@ -118,7 +118,8 @@ class RoundRobin(Generic[Item]):
         item = line.items.popleft()
         line.left -= cost
         if not line.items:  # remembered until the others have had their turns
-            del (self._new if sender in self._new else self._old)[sender]
+            self._new.pop(sender, None)
+            self._old.pop(sender, None)
             line.left = line.allowance  # no debt is kept, and nothing saved up
             self._old[sender] = line
         return item
@@ -229,7 +230,6 @@ class _Share:
 
     weight: float
     cost: int = 0
-    calls: int = 0
 
 
 @dataclass(slots=True)
@@ -280,12 +280,7 @@ class Admission:
     def admit(self, call: Work, now: float) -> None:
         """Let a call in. Raises as `check` does."""
         self.check(call, now)
-        of = self._class_of(call)
-        share = of.shares.setdefault(call.sender.name, _Share(call.sender.weight))
-        share.weight = call.sender.weight  # the newest is what the operator has set last
-        share.cost += call.cost
-        share.calls += 1
-        of.cost += call.cost
+        self._count(call, call.cost)
 
     def check(self, call: Work, now: float) -> None:
         """Raise Overloaded for a call that is too much.
@@ -321,13 +316,16 @@ class Admission:
 
     def left(self, call: Work) -> None:
         """Forget a call that has ended or gone."""
-        of = self._class_of(call)
-        share = of.shares[call.sender.name]
-        share.calls -= 1
-        share.cost -= call.cost
-        of.cost -= call.cost
-        if not share.calls:
-            del of.shares[call.sender.name]
+        self._count(call, -call.cost)
+
+    def _count(self, call: Work, cost: int) -> None:
+        of, name, weight = self._class_of(call), call.sender.name, call.sender.weight
+        share = of.shares.setdefault(name, _Share(weight))
+        share.weight = weight  # the newest is what the operator has set last
+        share.cost += cost
+        of.cost += cost
+        if not share.cost:
+            del of.shares[name]
 
     def is_late(self, call: Work, now: float) -> bool:
         """Say whether a call that has not begun can't be done any more before its deadline."""

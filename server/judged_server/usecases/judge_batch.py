@@ -76,18 +76,16 @@ def check_groups_fit(
 
 def _unfit_field(judge: Judge, group: Group, path: str) -> errors.InvalidField:
     """Return the error of a group that does not bring what the judge takes."""
-    wants = "texts only"
+    name, wants, hint = "", "texts only", ""
     if judge.wants_embeddings:
-        wants = "your vectors in every group"
+        name, wants = "embeddings", "your vectors in every group"
     elif judge.wants_spans:
-        wants = "spans in every group"
+        name, wants = "spans", "spans in every group"
     # The field that is there and should not be, else the one that should be there and is not.
-    name = "embeddings" if judge.wants_embeddings else "spans"
     if group.embeddings is not None:
         name = "embeddings"
     elif group.spans is not None:
-        name = "spans"
-    hint = "; spans are for the judge span" if group.spans is not None else ""
+        name, hint = "spans", "; spans are for the judge span"
     return errors.InvalidField(f"{path}.{name}", f"{judge.identity.signature} takes {wants}{hint}")
 
 
