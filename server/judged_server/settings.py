@@ -73,14 +73,6 @@ class Limits(BaseModel):
         if len(text) > most // 4 and (size := len(text.encode())) > most:
             raise LimitExceeded(field, "bytes of UTF-8", most, size)
 
-    def check_id(self, name: str, field: str) -> None:
-        """Refuse an id above MAX_ID_BYTES."""
-        self.check_text(name, field, MAX_ID_BYTES)
-
-    def check_ids(self, ids: Sequence[str], field: str, first: int = 0) -> None:
-        """Refuse ids above MAX_ID_BYTES; `first` is the place of the first one in `field`."""
-        self.check_texts(ids, field, first, MAX_ID_BYTES)
-
     def check_groups(self, count: int, field: str, what: str = "group") -> None:
         """Refuse more groups, or other items, than one message may hold, and none at all."""
         if count == 0:
@@ -92,12 +84,6 @@ class Limits(BaseModel):
         """Refuse more contexts than one request may ask for."""
         if count > self.max_contexts:
             raise LimitExceeded(field, "contexts", self.max_contexts, count)
-
-    def check_evaluated(self, count: int, field: str) -> None:
-        """Refuse more groups and contexts than one StreamEvaluate may have."""
-        if count > self.max_evaluated_contexts:
-            what = "groups and contexts"
-            raise LimitExceeded(field, what, self.max_evaluated_contexts, count)
 
 
 class Settings(BaseSettings, Limits):

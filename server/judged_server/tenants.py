@@ -221,7 +221,7 @@ class _File:
     tenants: dict[str, _Table] = Field(default_factory=dict)
 
 
-def read_tenants(path: Path, secret: str) -> Tenants:
+def read_tenants(path: Path, secret: str = "") -> Tenants:
     """Return what the file says; keys of caches are made from `secret`. Raises SettingsError."""
     try:
         raw = path.read_bytes()
@@ -230,7 +230,7 @@ def read_tenants(path: Path, secret: str) -> Tenants:
     return parse_tenants(read_toml(raw, str(path)), str(path), secret)
 
 
-def parse_tenants(content: object, source: str, secret: str) -> Tenants:
+def parse_tenants(content: object, source: str, secret: str = "") -> Tenants:
     """Return what a TOML document says; `source` is named in errors. Raises SettingsError."""
     tables: dict[str, _Table] = read(_File, content, source).tenants
     by_name: dict[str, Tenant] = {}

@@ -18,7 +18,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from ipaddress import IPv6Address, IPv6Network, ip_address
@@ -184,33 +184,35 @@ _NETWORK_BITS = 64
 _log = Logger("tenants")
 
 
+@dataclass
 class FailedCalls:
-    """Counts failed calls by address. Used on one event loop."""
+    """Counts failed calls by address. Used on one event loop.
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Let an address make `per_minute` of them; 0 lets it make any number."""
-        self._per_minute = per_minute
-        self._clock = clock
-        self._failed: Counter[str] = Counter()
-        self._ends = 0.0
+    An address may make `per_minute` of them; 0 lets it make any number.
+    """
+
+    per_minute: int
+    clock: Callable[[], float] = time.monotonic
+    _failed: Counter[str] = field(default_factory=Counter)
+    _ends: float = 0.0
 
     def note(self, peer: str) -> None:
         """Count a failed call of a peer, by gRPC's name of it.
 
         Raises AuthenticationLimit, which says when to come again, once there were too many.
         """
-        address, now = address_of(peer), self._clock()
-        if not self._per_minute or not address:
+        address, now = address_of(peer), self.clock()
+        if not self.per_minute or not address:
             return
         if self._ends <= now or len(self._failed) >= MOST_ADDRESSES:
             self._failed.clear()
             self._ends = now + WINDOW_S
         self._failed[address] += 1
-        if self._failed[address] <= self._per_minute:
+        if self._failed[address] <= self.per_minute:
             return
-        if self._failed[address] == self._per_minute + 1:
-            _log.warning("failed calls limited", address=address, failed=self._per_minute)
-        raise errors.AuthenticationLimit(self._per_minute, self._ends - now)
+        if self._failed[address] == self.per_minute + 1:
+            _log.warning("failed calls limited", address=address, failed=self.per_minute)
+        raise errors.AuthenticationLimit(self.per_minute, self._ends - now)
 
 
 def address_of(peer: str) -> str:

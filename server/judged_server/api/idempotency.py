@@ -13,6 +13,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
@@ -41,10 +42,10 @@ _UUID4 = re.compile(
 )
 
 
-def check_request_id(request_id: str, field: str = "request_id") -> None:
+def check_request_id(request_id: str, at: str = "request_id") -> None:
     """Raise InvalidField for what is no UUID of version 4."""
     rule = "must be a UUID of version 4, new for each call; or leave it out"
-    need(bool(_UUID4.fullmatch(request_id)), field, rule)
+    need(bool(_UUID4.fullmatch(request_id)), at, rule)
 
 
 def digest_of(*facts: object) -> bytes:
@@ -75,26 +76,23 @@ class _Kept(NamedTuple):
     until: float
 
 
+@dataclass
 class IdempotentCalls:
-    """The calls of a server by their request_id. For the event loop's thread."""
+    """The calls of a server by their request_id. For the event loop's thread.
 
-    def __init__(
-        self,
-        most_bytes: int = MOST_BYTES,
-        grace_s: float = GRACE_S,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Keep answers of `most_bytes` in all; the oldest give way.
+    Answers of `most_bytes` in all are kept; the oldest give way. A call goes on for `grace_s`
+    seconds after its last caller has gone.
+    """
 
-        A call goes on for `grace_s` seconds after its last caller has gone.
-        """
-        self._most_bytes = most_bytes
-        self._clock = clock
-        self._grace_s = grace_s
-        self._bytes = 0
+    most_bytes: int = MOST_BYTES
+    grace_s: float = GRACE_S
+    clock: Callable[[], float] = time.monotonic
+    _bytes: int = 0
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin without a call."""
         self._calls: SingleFlight[_Work, Any] = SingleFlight(self._grace)
-        self._kept: dict[str, _Kept] = {}
 
     async def once(
         self,
@@ -149,8 +147,8 @@ class IdempotentCalls:
     def _grace(self, work: _Work) -> float:
         """Return how long work goes on alone: for the grace, or with the time that it has."""
         deadline = work.caller.deadline
-        left = self._grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
-        return min(self._grace_s, left)
+        left = self.grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
+        return min(self.grace_s, left)
 
     def _keep(self, key: str, digest: bytes, answer: bytes | Verdicts | AnswerScore) -> None:
         size = ENTRY_BYTES
@@ -160,18 +158,18 @@ class IdempotentCalls:
             size += write_verdicts(answer).ByteSize()
         else:
             size += write_score(answer).ByteSize()
-        if size > self._most_bytes:
+        if size > self.most_bytes:
             return  # too large, it would push out all the others, and then not fit
-        self._kept[key] = _Kept(digest, answer, size, self._clock() + KEPT_S)
+        self._kept[key] = _Kept(digest, answer, size, self.clock() + KEPT_S)
         self._bytes += size
         self._drop_expired()
 
     def _drop_expired(self) -> None:
         """Forget what was kept for its time, and the oldest of what is too much."""
-        now = self._clock()
+        now = self.clock()
         while self._kept:
             oldest, first = next(iter(self._kept.items()))  # they stand in order
-            if self._bytes <= self._most_bytes and first.until > now:
+            if self._bytes <= self.most_bytes and first.until > now:
                 return
             self._bytes -= self._kept.pop(oldest).size
 

@@ -56,7 +56,7 @@ from judged_server.api.requests import (
     read,
 )
 from judged_server.api.status import fault_of
-from judged_server.domain import Group, JudgeSpec, Verdicts, check_unique, need
+from judged_server.domain import Group, JudgeSpec, Verdicts, check_limit, check_unique, need
 from judged_server.judges.base import Caller
 from judged_server.judges.catalog import JudgeCatalog
 from judged_server.llm.budgets import unpriced
@@ -307,7 +307,8 @@ class _Kept:
         contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
         chunks.contexts_received += contexts
         # A group without a context is kept too.
-        settings.check_evaluated(chunks.contexts_received + self.n_groups, "groups")
+        evaluated, most = chunks.contexts_received + self.n_groups, settings.max_evaluated_contexts
+        check_limit(evaluated, most, "groups and contexts", "groups")
         begun = groups[continues:]
         named = sum(len(group.query_id) for group in begun)
         named += sum(len(group.metadata.get(key, "")) for group in begun for key in self.keys)

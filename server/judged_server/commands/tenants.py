@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import csv
-import io
 import os
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -103,15 +103,14 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
         raise SettingsError(f"tenants: {name[:80]!r} can't be a name: it has {NAME_RULE}")
     # It also makes the file of tokens, and is the lock of the other one.
     with changing(tokens_beside(path)) as held:
-        secret, is_there = held[0].secret, path.exists()
-        known = read_tenants(path, secret).by_name if is_there else {}
-        text = text_of(path.read_bytes(), str(path)) if is_there else ""
+        known = read_tenants(path).by_name if path.exists() else {}
+        text = text_of(path.read_bytes(), str(path)) if path.exists() else ""
         if name in known and held[0].of(name, _now()):
             raise SettingsError(f"tenants: {name} is there and has a token; use tenants rotate")
         if name not in known:
             text = f"{text.rstrip()}\n\n[tenants.{name}]\n".lstrip()
             # As of a file with `tenants = {...}`, which takes no table more.
-            parse_tenants(read_toml(text.encode(), str(path)), str(path), secret)
+            parse_tenants(read_toml(text.encode(), str(path)), str(path))
             replace_text(path, text, 0o600)
             print(f"{name} is added to {path}, where you say what it may use; as yet everything")
     _new_token(path, arguments)
@@ -169,7 +168,7 @@ def _list(path: Path) -> None:
         raise SettingsError(
             f"tenants: there is no {tokens_beside(path)}; judged-server tenants add makes it"
         ) from None
-    tenants = read_tenants(path, file.secret)
+    tenants = read_tenants(path)
     for name in tenants.by_name:
         print(name)
         for token in file.of(name, _now()):
@@ -208,11 +207,9 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     heads = [*Used._fields[:-1], "cost"]
     cells = [[*map(str, row[:-1]), f"{row.nano / NANO:.9f}"] for row in rows]
     if arguments.csv:
-        out = io.StringIO()
         # A sheet would compute a name that begins like a formula, as "@cf/a-model" does.
         safe = [[safe_cell(cell) for cell in row] for row in cells]
-        csv.writer(out, lineterminator="\n").writerows([heads, *safe])
-        print(out.getvalue().removesuffix("\n"))
+        csv.writer(sys.stdout, lineterminator="\n").writerows([heads, *safe])
         return
     print(*aligned([heads, *cells], range(len(heads))), sep="\n")
 
@@ -223,11 +220,7 @@ def _shown(token: StoredToken) -> str:
 
 
 def _need(path: Path, name: str) -> None:
-    try:
-        secret = read_tokens(tokens_beside(path)).secret
-    except FileNotFoundError:
-        secret = ""
-    if name not in read_tenants(path, secret).by_name:
+    if name not in read_tenants(path).by_name:
         raise SettingsError(f"tenants: {path} has no {name[:80]!r}; use tenants add")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
@@ -93,12 +93,12 @@ _AT_ONCE = 32
 """Look-ups in the cache between two breaths of the event loop."""
 
 
+@dataclass(frozen=True)
 class Estimator:
     """Estimates work. One instance serves all calls of a process."""
 
-    def __init__(self, model_caller: ModelCaller, currency: str) -> None:
-        self._model_caller = model_caller
-        self.currency = currency
+    model_caller: ModelCaller
+    currency: str
 
     async def judging(self, judge: Judge, groups: Sequence[Group], mode: CacheMode) -> CostEstimate:
         """Return what judging the groups would take; no calls for judges that ask no model.
@@ -151,7 +151,7 @@ class Estimator:
         for place, planned in enumerate(planned_calls):
             if place % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if await self._model_caller.knows(planned):
+            if await self.model_caller.knows(planned):
                 hits.add(place)
         return hits
 

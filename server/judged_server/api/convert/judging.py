@@ -37,7 +37,7 @@ from judged_server.domain import (
 from judged_server.errors import InvalidField
 from judged_server.judges.base import group_cost
 from judged_server.scheduling.concurrency import ITEM_BYTES, run_by_size
-from judged_server.settings import Limits
+from judged_server.settings import MAX_ID_BYTES, Limits
 
 
 def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 - a dataclass
@@ -47,7 +47,7 @@ def check_texts(value: Any, limits: Limits, path: str) -> None:  # noqa: ANN401 
         if isinstance(given, list | tuple):
             limits.check_texts(given, at)
         elif isinstance(given, str):
-            (limits.check_id if part.name.endswith("_id") else limits.check_text)(given, at)
+            limits.check_text(given, at, MAX_ID_BYTES if part.name.endswith("_id") else 0)
 
 
 _TEXTS = "are texts, but this group brings {}; send texts, or leave negatives out"
@@ -134,11 +134,12 @@ def _read_group(
     limits.check_texts(group.expected, f"{path}.expected")
     limits.check_texts(group.retrieved, f"{path}.retrieved", first_result)
     limits.check_texts(group.negatives, f"{path}.negatives")
-    limits.check_id(group.query_id, f"{path}.query_id")
-    limits.check_ids(group.document_ids, f"{path}.document_ids", first_result)
-    limits.check_ids(group.relevant_document_ids, f"{path}.relevant_document_ids")
+    limits.check_text(group.query_id, f"{path}.query_id", MAX_ID_BYTES)
+    most, relevant = MAX_ID_BYTES, group.relevant_document_ids
+    limits.check_texts(group.document_ids, f"{path}.document_ids", first_result, most)
+    limits.check_texts(relevant, f"{path}.relevant_document_ids", 0, most)
     if message.grades:
-        limits.check_ids([*message.grades], f"{path}.grades")
+        limits.check_texts([*message.grades], f"{path}.grades", 0, most)
         group.grades, group.relevant_document_ids = read_grades(message, path)
     if message.metadata:
         group.metadata = read_metadata(message.metadata, f"{path}.metadata")

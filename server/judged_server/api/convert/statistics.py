@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 from judged._codec import write_fields
+from judged.v1 import groups_pb2
 from judged.v1 import statistics_service_pb2 as pb
 from judged.v1.verdicts_pb2 import JudgeIdentity
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
-from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
+from judged.values.calibrators import Calibrator, stages_sha256
 from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
 from judged.values.metrics import TextItem
@@ -191,16 +192,13 @@ def _write_point(
             key, fitted.slope, fitted.intercept, accept=stage.accept, reject=stage.reject
         )
         made.append((stage, calibrator))
-    guarantee = ErrorGuarantee(
-        options.max_error if point.certified else point.upper,
-        options.confidence,
-        point.n_settled,
-        point.n_wrong,
-        point.n_clusters,
-        point.labels_counted,
-        stages_sha256([(each.scoring_key, each) for _, each in made]),
-        point.data,
-        point.labels_needed,
+    guarantee = write_fields(
+        groups_pb2.ErrorGuarantee,
+        point,
+        max_error=options.max_error if point.certified else point.upper,
+        confidence=options.confidence,
+        n_labels=point.n_settled,
+        stages_sha256=stages_sha256([(each.scoring_key, each) for _, each in made]),
     )
     stages = [
         write_fields(pb.FrontierStage, stage, stage=stage.place, calibrator=each)
