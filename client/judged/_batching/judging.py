@@ -146,7 +146,7 @@ def _pieces(
 ) -> Iterator[tuple[Piece, int]]:
     """Yield the pieces of a group with their sizes; spans count within one that stays `whole`."""
     n, cost = group.n_retrieved, text_cost(group)
-    if whole or (cost <= CHUNK_CHARACTERS and n_contexts(group, n) <= contexts):
+    if whole or not n or (cost <= CHUNK_CHARACTERS and n_contexts(group, n) <= contexts):
         yield Piece(index, group, 0, n), cost
         return
     row = group.embeddings.row_bytes if group.embeddings is not None else 0
@@ -156,8 +156,8 @@ def _pieces(
     head = cost - sum(weights)
     limits = (max(1, CHUNK_CHARACTERS - head), max(1, contexts // max(1, n_contexts(group, 1))))
     sized = ((rank, (weight, 1)) for rank, weight in enumerate(weights))
-    for ranks in packed(sized, limits) if weights else ([],):
-        start, end = (ranks[0], ranks[-1] + 1) if ranks else (0, 0)
+    for ranks in packed(sized, limits):
+        start, end = ranks[0], ranks[-1] + 1
         yield Piece(index, group, start, end), head + sum(weights[start:end])
 
 

@@ -351,18 +351,15 @@ def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iter
 
 def count_warnings(counts: MetricCounts) -> Iterator[str]:
     """Yield what the reader of a table should know about the queries in it."""
-    if counts.skipped_no_gold:
-        queries = plural(counts.skipped_no_gold, "query", "queries")
-        yield f"{queries} left out: nothing to be found"
-    if counts.skipped_unsettled:
-        queries = plural(counts.skipped_unsettled, "query", "queries")
-        yield (
-            f"{queries} left out of the means: missing verdicts could change their values; the "
-            "bounds cover them"
-        )
-    if counts.duplicates:
-        what = plural(counts.duplicates, "repeated result", "repeated results")
-        yield f"{what} dropped; the first of each is kept"
+    unsettled = (
+        "left out of the means: missing verdicts could change their values; the bounds cover them"
+    )
+    if n := counts.skipped_no_gold:
+        yield f"{plural(n, 'query', 'queries')} left out: nothing to be found"
+    if n := counts.skipped_unsettled:
+        yield f"{plural(n, 'query', 'queries')} {unsettled}"
+    if n := counts.duplicates:
+        yield f"{plural(n, 'repeated result')} dropped; the first of each is kept"
 
 
 def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:

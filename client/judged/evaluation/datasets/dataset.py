@@ -264,25 +264,21 @@ def validate(path: Path | str, format_name: str | None = None) -> tuple[Content,
 
 def _remarks(content: Content) -> Iterator[str]:
     for query in content.queries.values():
-        place = content.places.get(query.query_id, "")
+        told = f"{content.places.get(query.query_id, '')}: query {query.query_id!r}"
         if not query.text.strip():
-            yield f"{place}: query {query.query_id!r} has no text; only matching by id can use it"
+            yield f"{told} has no text; only matching by id can use it"
         if not (query.expected_answers or query.by_id or query.expected_spans):
             yield (
-                f"{place}: query {query.query_id!r} expects nothing and is left out of every "
-                "metric; give it expected_answers, expected_doc_ids or expected_spans"
+                f"{told} expects nothing and is left out of every metric; give it "
+                "expected_answers, expected_doc_ids or expected_spans"
             )
-        both = set(query.expected_answers) & set(query.negative_answers)
-        if both:
-            yield (
-                f"{place}: query {query.query_id!r} has an answer that is expected and negative at "
-                "once; remove one of them"
-            )
+        if set(query.expected_answers) & set(query.negative_answers):
+            yield f"{told} has an answer that is expected and negative at once; remove one of them"
         unknown = [name for name in query.relevant_document_ids if name not in content.documents]
         if content.documents and unknown:
             yield (
-                f"{place}: query {query.query_id!r} expects document {unknown[0]!r}, which is not "
-                "among the documents; add it, or correct the id"
+                f"{told} expects document {unknown[0]!r}, which is not among the documents; add "
+                "it, or correct the id"
             )
 
 
