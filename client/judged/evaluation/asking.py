@@ -80,23 +80,18 @@ def check_circular(
 
 
 def tell_circular(systems: str | Iterable[str], models: Iterable[ChatModelInfo]) -> None:
-    """Warn of every pair of related models."""
-    for remark in circular_remarks(models_of(None, systems), models):
-        warnings.warn(remark, CircularJudging, stacklevel=4)
-
-
-def circular_remarks(systems: Iterable[str], models: Iterable[ChatModelInfo]) -> Iterator[str]:
-    """Yield a remark on each model of a system that is of the family of one that judges."""
+    """Warn of each model of a system that is of the family of one that judges."""
     judges = list(dict.fromkeys(model.model for model in models))
-    for system in systems:
+    for system in models_of(None, systems):
         family = family_of(system)
         for judge in judges:
             if family and family == family_of(judge):
-                yield (
+                told = (
                     f"the judge's model {judge} is of the family {family!r}, as is that of the "
                     f"system, {system}: models favour answers of their own kind; judge with a "
                     "model of another family"
                 )
+                warnings.warn(told, CircularJudging, stacklevel=4)
 
 
 def models_of(source: object, named: str | Iterable[str] = ()) -> list[str]:

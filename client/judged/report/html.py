@@ -38,7 +38,7 @@ from judged.report.content import (
     visible,
     worst_first,
 )
-from judged.values import Estimate, MetricResult, RunComparison
+from judged.values import Interval, MetricResult, RunComparison
 
 _STYLES = {"better": "good", "worse": "bad"}
 
@@ -70,7 +70,12 @@ def to_html(report: Report) -> str:
         order=_order(report),
         means=_means(run, baseline),
         moved=[
-            _row(made.metric, made.difference, _STYLES.get(verdict_of(made), "even"))
+            _row(
+                made.metric,
+                made.difference.value,
+                made.difference.interval,
+                _STYLES.get(verdict_of(made), "even"),
+            )
             for made in report.differences
         ],
         reach=1.1 * max([0.01, *(abs(end) for made in report.differences for end in _ends(made))]),
@@ -105,9 +110,10 @@ def _confidence(metrics: Sequence[MetricResult]) -> str:
     return f" ({known.pop():.4g})" if len(known) == 1 else ""
 
 
-def _row(label: str, of: Estimate | None, style: str = "bar") -> dict[str, Any]:
-    of = of or Estimate()
-    return {"label": visible(label), "value": of.value, "interval": of.interval, "style": style}
+def _row(
+    label: str, value: float | None, interval: Interval | None, style: str = "bar"
+) -> dict[str, Any]:
+    return {"label": visible(label), "value": value, "interval": interval, "style": style}
 
 
 def _ends(made: RunComparison) -> list[float]:
@@ -116,17 +122,13 @@ def _ends(made: RunComparison) -> list[float]:
     return ends if value is None else [value, *ends]
 
 
-def _mean(metric: MetricResult) -> Estimate:
-    return Estimate(metric.mean, metric.interval)
-
-
 def _means(run: Run, baseline: Run | None) -> list[dict[str, Any]]:
     before = {} if baseline is None else {m.name: m for m in baseline.metrics}
     rows = []
     for metric in run.metrics:
-        rows.append(_row(metric.name, _mean(metric)))
-        if metric.name in before:
-            rows.append(_row("baseline", _mean(before[metric.name]), "before"))
+        rows.append(_row(metric.name, metric.mean, metric.interval))
+        if (was := before.get(metric.name)) is not None:
+            rows.append(_row("baseline", was.mean, was.interval, "before"))
     return rows
 
 
