@@ -238,7 +238,7 @@ class _Question:
         ids = batch.column(self.id)
         check_ids(self.id, ids)
         texts = [
-            _texts(name, batch.column(name), lists=field in self._lists)
+            texts_of(name, batch.column(name), lists=field in self._lists)
             for field, name in columns.items()
         ]
         items: dict[int, Any] = {}
@@ -389,24 +389,28 @@ def _is_broken(row: _Row) -> bool:
     return row[4] is not None and row[4].reason in _OF_THE_SERVER
 
 
-def check_ids(name: str, ids: Any) -> None:  # noqa: ANN401 - as above
-    """Raise InvalidArgument for ids of another type, that are null, or there twice."""
+def check_ids(name: str, ids: Any, rows: Sequence[int] = ()) -> None:  # noqa: ANN401 - as above
+    """Raise InvalidArgument for ids of another type, that are null, or there twice.
+
+    `rows` are their numbers, where these are others than their places.
+    """
     if not len(ids):
         return
     if not (str(ids.type) in _TEXTS or pa.types.is_integer(ids.type)):
         raise WrongType.of_field(name, f"must hold texts or whole numbers, not {ids.type}")
+    rows = rows or range(len(ids))
     if ids.null_count:
-        rule = f"is null in row {pc.index(ids.is_null(), True)}; give every row an id"
-        raise InvalidArgument.of_field(name, rule)
+        row = rows[pc.index(ids.is_null(), True).as_py()]
+        raise InvalidArgument.of_field(name, f"is null in row {row}; give every row an id")
     if len(ids.unique()) < len(ids):
         values, counts = ids.value_counts().flatten()
         twice = values.filter(pc.greater(counts, 1))[0]
-        first, second, *_ = pc.indices_nonzero(pc.equal(ids, twice))
+        first, second, *_ = (rows[at] for at in pc.indices_nonzero(pc.equal(ids, twice)).tolist())
         rule = f"is {twice.as_py()!r} in rows {first} and {second}; give every row an id of its own"
         raise InvalidArgument.of_field(name, rule)
 
 
-def _texts(name: str, column: Any, *, lists: bool) -> list[Any]:  # noqa: ANN401 - as above
+def texts_of(name: str, column: Any, *, lists: bool = False) -> list[Any]:  # noqa: ANN401 - as above
     """Return the texts of a column, or its lists; None where one is null. Raises WrongType."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ def serving(folder: Path, environ: Mapping[str, str] | None = None) -> Iterator[
         try:
             ready = any(b'"ready"' in line for line in process.stderr or ())
             assert ready, "the server did not start"
+            # What is not read fills the pipe, and then the server waits for it.
+            threading.Thread(target=process.stderr.read, daemon=True).start()
             yield address
         finally:
             process.terminate()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,10 +21,11 @@ from judged.cli.frame import Document, arg, opt
 from judged.cli.judging import CascadeOptions, MaxCost
 from judged.cli.output import Output, Problem, Progress
 from judged.cli.tables import taken, usage_document
-from judged.values import JudgeIdentity, Usage
+from judged.errors import FailedPrecondition
+from judged.values import JudgeIdentity, Status, Usage
 
 _ABOUT = "_judged.json"
-_KEPT = "_kept"
+_DIGEST = "digest"
 _LEAST_COST = 1e-9
 _PROGRESS_S = 0.5
 
@@ -29,8 +33,8 @@ _PROGRESS_S = 0.5
 class BatchCommand(CascadeOptions, MaxCost):
     """Judge each row of a Parquet table, by Ray on this machine or on the cluster of RAY_ADDRESS.
 
-    What is in OUT stays: the same command, run again, judges what is not there yet. It ends with 1
-    while rows are missing.
+    What is in OUT stays: the same command, run again, judges what is not there yet, such as rows
+    that were added. It ends with 1 while rows are missing.
 
     Examples:
     judged batch contexts.parquet -o judged --id id --expected answer --judge semantic
@@ -51,26 +55,27 @@ class BatchCommand(CascadeOptions, MaxCost):
         for name, extra in {"pyarrow": "arrow", "ray": "ray"}.items():
             if find_spec(name) is None:
                 raise Problem(f"judged batch needs {name}; run: pip install 'judged[{extra}]'")
-        ids = self._ids()
-        place = _Folder(self.output, self.id, (self.query, self.expected, self.retrieved))
+        ids, folder = self._ids(), _Folder(self.output, self.id)
         with self.asking("judging", len(ids)) as (server, how):
             spec = self.spec(server.info, self.min_score)
             # Who it is, and no more: no model is asked.
             probe, only = [QueryGroup("", ["text"], ["text"])], Asking(CacheMode.ONLY)
             judge = server.client.judge(probe, spec, asking=only).judge
-            n_kept = place.begin(judge, ids)
-            usage, why = None, Counter[str]()
-            if n_kept < len(ids):
-                # On this machine all share one server; elsewhere each process has one of its own.
-                mine = "local" if os.environ.get("RAY_ADDRESS") else server.client.target
-                asked = self._asked(self.target or mine, spec, judge)
-                with _watched(how["progress"], n_kept, len(ids)) as watched:
-                    usage, why = self._judge(asked, place, watched)
-        return self._report(out, place, judge, ids, usage, why)
+            folder.begin(judge, (self.query, self.expected, self.retrieved))
+            # On this machine all share one server; elsewhere each process has one of its own.
+            mine = "local" if os.environ.get("RAY_ADDRESS") else server.client.target
+            asked = self._asked(self.target or mine, spec, judge)
+            told, before, missing = None, 0, folder.n_missing(ids)
+            with _job(self.max_cost, how["progress"], len(ids) - missing, len(ids)) as ledger:
+                # What fails is asked again as long as most of it comes: its reason passes then.
+                while told is None or 0 < missing <= before // 2:
+                    told = self._judge(asked, ledger, folder)
+                    before, missing = missing, folder.n_missing(ids)
+        return self._report(out, folder.statuses(), judge, len(ids), missing, told)
 
     def _ids(self) -> Any:  # noqa: ANN401 - a column of pyarrow
-        """Return the ids of the table. Raises Problem for a column that is not as it must be."""
-        from pyarrow import dataset  # noqa: PLC0415 - an extra
+        """Return a hash of each id. Raises Problem for a column that is not as it must be."""
+        from pyarrow import chunked_array, compute, dataset, int64  # noqa: PLC0415 - an extra
 
         from judged.arrow import check_ids  # noqa: PLC0415 - as above
 
@@ -82,14 +87,21 @@ class BatchCommand(CascadeOptions, MaxCost):
         if missing := sorted(columns.difference(table.schema.names)):
             there = ", ".join(table.schema.names)
             raise Problem(f"{self.table}: has no column {', '.join(missing)}, but {there}")
-        ids = table.to_table(columns=[self.id]).column(0)
+        hashes, n = [], 0
         try:
-            check_ids(self.id, ids)
+            for batch in table.to_batches(columns=[self.id]):
+                check_ids(self.id, batch.column(0), range(n, n := n + len(batch)))
+                hashes.append(_hashed(batch.column(0).to_pylist()))
+            found = chunked_array(hashes, int64())
+            if len(twice := _repeated(found)):
+                here = compute.is_in(found, twice)
+                ids = table.to_table(columns=[self.id]).column(0).filter(here)
+                check_ids(self.id, ids, compute.indices_nonzero(here).to_pylist())
         except JudgedError as error:
             raise Problem(f"{self.table}: {error}") from None
-        return ids
+        return found
 
-    def _asked(self, target: str, judge: Judge, expect: JudgeIdentity) -> Any:  # noqa: ANN401 - as above
+    def _asked(self, target: str, judge: Judge, expect: JudgeIdentity) -> Any:  # noqa: ANN401 - of pyarrow
         """Return what is asked of each row, of this judge alone."""
         from judged.arrow import Judging  # noqa: PLC0415 - as above
 
@@ -105,148 +117,139 @@ class BatchCommand(CascadeOptions, MaxCost):
             timeout=self.timeout,
         )
 
-    def _judge(
-        self,
-        asked: Any,  # noqa: ANN401 - as above
-        place: _Folder,
-        watched: _Watched,
-    ) -> tuple[Usage | None, Counter[str]]:
-        """Judge the rows that are not kept; return what it took, and why rows are missing."""
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    def _judge(self, asked: Any, ledger: Any, folder: _Folder) -> _Ledger:  # noqa: ANN401 - of Ray
+        """Judge the rows that are not kept; return what was told of it."""
         import ray  # noqa: PLC0415 - an extra
-        from ray.data.checkpoint import CheckpointConfig  # noqa: PLC0415 - as above
 
-        here = {} if os.environ.get("RAY_ADDRESS") else {"address": "local"}
-        ray.init(**here, logging_level="ERROR", log_to_driver=False)
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
-        try:
-            context = ray.data.DataContext.get_current()
-            context.enable_progress_bars = False
-            context.checkpoint_config = CheckpointConfig(
-                self.id, place.kept_path, delete_checkpoint_on_success=False
-            )
-            ledger = ray.remote(_Ledger).options(num_cpus=0).remote(self.max_cost)
-            watched.ledger = ledger
-            rows = ray.data.read_parquet(self.table, columns=[self.id, *asked.columns.values()])
-            # Blocks as large as Ray makes them would all be under way at once, and none be kept.
-            blocks = rows.repartition(target_num_rows_per_block=self.block_rows)
-            blocks.map_batches(
-                _Work(asked, ledger, limited=self.max_cost is not None),
-                batch_size=self.block_rows,
-                batch_format="pyarrow",
-                concurrency=None if self.max_cost is None else 1,
-            ).write_parquet(self.output)
-            told: _Ledger = ray.get(ledger.told.remote())
-        except ray.exceptions.RayError as error:
-            raise _own(error) from None
-        finally:
-            watched.ledger = None
-            ray.shutdown()
-        return told.usage, told.why
+        # A worker that waits for the ledger to start has Ray start another one in its place.
+        ray.get(ledger.begin.remote())
+        rows = ray.data.read_parquet(self.table, columns=[self.id, *asked.columns.values()])
+        unjudged = _Unjudged(asked, ray.put(folder.kept))
+        new = rows.map_batches(unjudged, batch_size=None, batch_format="pyarrow")
+        # Blocks as large as Ray makes them would all be under way at once, and none be kept.
+        new.repartition(target_num_rows_per_block=self.block_rows).map_batches(
+            _Work(asked, ledger, limited=self.max_cost is not None),
+            batch_size=self.block_rows,
+            batch_format="pyarrow",
+            concurrency=None if self.max_cost is None else 1,
+        ).write_parquet(self.output)
+        told: _Ledger = ray.get(ledger.told.remote())
+        return told
 
     def _report(
         self,
         out: Output,
-        place: _Folder,
+        statuses: Mapping[str, int],
         judge: JudgeIdentity,
-        ids: Any,  # noqa: ANN401 - as above
-        usage: Usage | None,
-        why: Mapping[str, int],
+        total: int,
+        missing: int,
+        told: _Ledger,
     ) -> Document:
         """Say what OUT has of the table; the command ends with 1 where rows are missing."""
-        statuses = place.statuses()
-        missing = len(ids) - place.n_kept(ids)
         shown = ", ".join(f"{n} {status}" for status, n in sorted(statuses.items()))
-        out.show(f"{plural(len(ids), 'row')}: {shown or 'none judged'}", judge.signature)
-        out.show(*taken(usage))
-        out.warn(*(f"{plural(n, 'row')} without a verdict: {each}" for each, n in why.items()))
+        out.show(f"{plural(total, 'row')}: {shown or 'none judged'}", judge.signature)
+        out.show(*taken(told.usage))
+        for why, n in told.why.items():
+            out.warn(f"{plural(n, 'row')} without a verdict: {why}")
         if missing:
-            out.warn(f"{of_all(missing, len(ids), 'row')} not in {self.output}; run it again")
+            out.warn(f"{of_all(missing, total, 'row')} not in {self.output}; run it again")
             out.worse = True
         return {
-            "rows": len(ids),
+            "rows": total,
             "missing": missing,
             "statuses": statuses,
-            "reasons": dict(why),
+            "reasons": dict(told.why),
             "signature": judge.signature,
-            **usage_document(usage),
+            **usage_document(told.usage),
         }
 
 
 class _Folder:
-    """The folder that verdicts are kept in: of one judge and the same columns."""
+    """The folder that verdicts are kept in: of one judge, the same columns and the same texts."""
 
-    def __init__(self, name: str, id_column: str, texts: Sequence[str | None]) -> None:
-        """Take the columns that are judged too: those of queries, expected and retrieved texts."""
+    kept: Any
+    """A hash of each id that has a verdict, in order, and the digest of the texts that it is of."""
+
+    def __init__(self, name: str, id_column: str) -> None:
         from pyarrow import fs  # noqa: PLC0415 - an extra
 
-        self._name, self._id, self._texts = name, id_column, list(texts)
+        self._name, self._id = name, id_column
         self._files, self._path = fs.FileSystem.from_uri(
             name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a text
         )
-        self.kept_path = f"{self._name if '://' in name else self._path}/{_KEPT}"
 
-    def begin(self, judge: JudgeIdentity, ids: Any) -> int:  # noqa: ANN401 - a column of pyarrow
-        """Return how many of the ids are kept, having told Ray which.
-
-        Files that were not written to their end are removed. Raises Problem for a folder of another
-        judge's, or of something else.
-        """
-        from pyarrow import ArrowInvalid, parquet, table  # noqa: PLC0415 - an extra
-
+    def begin(self, judge: JudgeIdentity, texts: Sequence[str | None]) -> None:
+        """Raise Problem for a folder of another judge's, of other columns, or of something else."""
         about = {
             "judge": judge.signature,
             "fingerprint": judge.fingerprint,
-            "id": self._id,
-            "columns": self._texts,
+            "columns": [self._id, *texts],
         }
         self._files.create_dir(self._path)
         path = f"{self._path}/{_ABOUT}"
-        if self._files.get_file_info(path).is_file:
-            with self._files.open_input_stream(path) as file:
-                before = _read_about(file.read())
-            if before is None:
-                raise Problem(f"--output {self._name}: {_ABOUT} can't be read; name another folder")
-            if before != about:
-                raise Problem(
-                    f"--output {self._name}: has verdicts of {_described(before)}, and not of "
-                    f"{_described(about)}; name another folder, or go back to that"
-                )
-        elif self._there():
-            raise Problem(f"--output {self._name}: has other files; name another folder")
-        else:
+        if not self._files.get_file_info(path).is_file:
+            if self._there():
+                raise Problem(f"--output {self._name}: has other files; name another folder")
             with self._files.open_output_stream(path) as file:
                 file.write(json.dumps(about).encode())
-        for part in self._parts():
+            return
+        with self._files.open_input_stream(path) as file:
+            raw = file.read()
+        try:
+            before, mine = _described(json.loads(raw)), _described(about)
+        except (ValueError, LookupError, TypeError):
+            why = f"{_ABOUT} can't be read; name another folder"
+            raise Problem(f"--output {self._name}: {why}") from None
+        if before != mine:
+            raise Problem(
+                f"--output {self._name}: has verdicts of {before}, and not of {mine}; name another "
+                "folder, or go back to that"
+            )
+
+    def n_missing(self, ids: Any) -> int:  # noqa: ANN401 - an array of NumPy
+        """Return how many of the ids, given as hashes, have no verdict, and learn which do.
+
+        Files that were not written to their end are removed, and rows that are there twice: those
+        who worked for a job that was killed may write for a while after the next has begun.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        from pyarrow import compute, parquet  # noqa: PLC0415 - as above
+
+        parts: dict[str, Any] = {}
+        for path in self._parts():
             try:
-                parquet.read_metadata(part, filesystem=self._files)
-            except ArrowInvalid:
-                self._files.delete_file(part)
-        # What is kept is what is there, whatever Ray had written of it when it ended.
-        self._files.create_dir(f"{self._path}/{_KEPT}")
-        self._files.delete_dir_contents(f"{self._path}/{_KEPT}")
-        if self._parts():
-            kept = table({self._id: self._column(self._id)})
-            parquet.write_table(kept, f"{self._path}/{_KEPT}/0.parquet", filesystem=self._files)
-        return self.n_kept(ids)
-
-    def n_kept(self, ids: Any) -> int:  # noqa: ANN401 - as above
-        """Return how many of the ids have a verdict."""
-        from pyarrow import compute  # noqa: PLC0415 - as above
-
-        if not self._parts():
-            return 0
-        found: int = compute.sum(compute.is_in(ids, self._column(self._id))).as_py()
-        return found
+                part = parquet.read_table(path, columns=[self._id, _DIGEST], filesystem=self._files)
+            except pa.ArrowInvalid:
+                self._files.delete_file(path)
+            else:
+                hashes = _hashed(part[self._id].to_pylist())
+                parts[path] = pa.table({"id": hashes, _DIGEST: part[_DIGEST]})
+        none = pa.schema({"id": pa.int64(), _DIGEST: pa.int64()}).empty_table()
+        kept = pa.concat_tables([none, *parts.values()])
+        if twice := set(_repeated(kept["id"]).to_pylist()):
+            seen: set[int] = set()
+            for path, part in parts.items():
+                mine = twice.intersection(part["id"].to_pylist())
+                if mine & seen:
+                    self._files.delete_file(path)
+                seen |= mine
+            return self.n_missing(ids)
+        self.kept = kept.sort_by("id").combine_chunks()
+        n_kept: int = compute.sum(compute.is_in(ids, kept["id"]), min_count=0).as_py()
+        return len(ids) - n_kept
 
     def statuses(self) -> dict[str, int]:
         """Return how many rows have which status."""
-        statuses = self._column("status").value_counts() if self._parts() else []
-        return {each["values"].as_py(): each["counts"].as_py() for each in statuses}
+        from pyarrow import dataset  # noqa: PLC0415 - an extra
+
+        rows = dataset.dataset(self._parts(), filesystem=self._files)
+        names = [status.name for status in Status]
+        counts = {name: rows.count_rows(filter=dataset.field("status") == name) for name in names}
+        return {name: n for name, n in counts.items() if n}
 
     def _there(self) -> list[str]:
         """Return the files that are there, but for our own notes."""
-        from pyarrow import fs  # noqa: PLC0415 - as above
+        from pyarrow import fs  # noqa: PLC0415 - an extra
 
         there = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         return [each.path for each in there if each.is_file and not each.base_name.startswith("_")]
@@ -254,25 +257,28 @@ class _Folder:
     def _parts(self) -> list[str]:
         return [path for path in self._there() if path.endswith(".parquet")]
 
-    def _column(self, name: str) -> Any:  # noqa: ANN401 - as above
-        from pyarrow import parquet  # noqa: PLC0415 - as above
-
-        return parquet.read_table(self._parts(), columns=[name], filesystem=self._files).column(0)
-
-
-def _read_about(raw: bytes) -> dict[str, Any] | None:
-    """Return what a folder says of its verdicts; None where that can't be read."""
-    try:
-        about = json.loads(raw)
-    except ValueError:
-        return None
-    keys = {"judge", "fingerprint", "id", "columns"}
-    return about if isinstance(about, dict) and about.keys() == keys else None
-
 
 def _described(about: Mapping[str, Any]) -> str:
-    texts = ", ".join(map(str, about["columns"]))
-    return f"{about['judge']} (fingerprint {about['fingerprint'][:8]}) by {about['id']} of {texts}"
+    id_column, *texts = about["columns"]
+    by = f"{about['judge']} (fingerprint {about['fingerprint'][:8]}) by {id_column}"
+    return f"{by} of {', '.join(map(str, texts))}"
+
+
+def _hashed(values: Iterable[object]) -> Any:  # noqa: ANN401 - as above
+    """Return a hash of each value, of 64 bits."""
+    from pyarrow import array, int64  # noqa: PLC0415 - an extra
+
+    written = (repr(value).encode(errors="surrogatepass") for value in values)
+    digests = (blake2b(each, digest_size=8).digest() for each in written)
+    return array((int.from_bytes(each, signed=True) for each in digests), int64())
+
+
+def _repeated(hashes: Any) -> Any:  # noqa: ANN401 - as above
+    """Return those that are there more than once."""
+    from pyarrow import compute  # noqa: PLC0415 - an extra
+
+    values, counts = hashes.value_counts().flatten()
+    return values.filter(compute.greater(counts, 1))
 
 
 class _Ledger:
@@ -284,13 +290,17 @@ class _Ledger:
         self.usage: Usage | None = None
         self.why = Counter[str]()
 
+    def begin(self) -> None:
+        """Forget why rows were missing: they are asked again."""
+        self.why.clear()
+
     def left(self) -> float:
         """Return what may still be spent."""
         spent = 0.0 if self.usage is None else self.usage.cost or 0.0
         return max((self.max_cost or 0.0) - spent, _LEAST_COST)
 
     def note(self, rows: int, usage: Usage | None, why: Mapping[str, int]) -> None:
-        """Count the rows of a batch."""
+        """Count the rows of a batch that are done."""
         self.rows += rows
         self.why.update(why)
         if usage is not None:
@@ -299,6 +309,39 @@ class _Ledger:
     def told(self) -> _Ledger:
         """Return all that was told."""
         return self
+
+
+class _Unjudged:
+    """Drops rows that are kept, and adds the digest of their texts to the others."""
+
+    def __init__(self, asked: Any, kept: Any) -> None:  # noqa: ANN401 - of Ray
+        self._asked = asked
+        self._kept = kept
+
+    def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - of pyarrow
+        """Return the rows of a batch. Raises FailedPrecondition for a row with other texts."""
+        import ray  # noqa: PLC0415 - an extra
+
+        from judged.arrow import texts_of  # noqa: PLC0415 - as above
+
+        name = self._asked.id
+        texts = [texts_of(each, batch[each]) for each in self._asked.columns.values()]
+        digests, ids = _hashed(zip(*texts, strict=True)), batch[name].to_pylist()
+        known, of_known = (
+            memoryview(column.combine_chunks().buffers()[1] or b"").cast("q")
+            for column in ray.get(self._kept).columns
+        )
+        new = []
+        for place, each in enumerate(_hashed(ids).to_pylist()):
+            at = bisect_left(known, each)
+            new.append(at == len(known) or known[at] != each)
+            if not new[-1] and of_known[at] != digests[place].as_py():
+                rule = (
+                    f"{name} {ids[place]!r} has other texts than those that its verdict is of; "
+                    "name another folder with --output"
+                )
+                raise FailedPrecondition(rule, code="FAILED_PRECONDITION")
+        return batch.append_column(_DIGEST, digests).filter(new)
 
 
 class _Work:
@@ -312,49 +355,54 @@ class _Work:
     def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - of pyarrow
         """Return the verdicts of a batch."""
         import ray  # noqa: PLC0415 - an extra
+        from pyarrow import compute  # noqa: PLC0415 - as above
 
         asking = None
         if self._limited:
             asking = Asking(max_cost=ray.get(self._ledger.left.remote()))
         found = self._asked.ask(batch, asking)
-        told = self._ledger.note.remote(batch.num_rows, found.usage, dict(found.missing))
-        ray.get(told)
-        return found.table
-
-
-class _Watched:
-    """Whose ledger the progress is read from, while there is one."""
-
-    ledger: Any = None
+        ray.get(self._ledger.note.remote(found.table.num_rows, found.usage, dict(found.missing)))
+        if not batch.num_rows:
+            return found.table
+        places = compute.index_in(found.table[self._asked.id], batch[self._asked.id])
+        return found.table.append_column(_DIGEST, batch[_DIGEST].take(places))
 
 
 @contextmanager
-def _watched(progress: Progress | None, done: int, total: int) -> Iterator[_Watched]:
-    """Tell `progress` how many rows are done, while the job runs."""
-    watched, over = _Watched(), threading.Event()
+def _job(max_cost: float | None, progress: Progress | None, done: int, total: int) -> Iterator[Any]:
+    """Start Ray or join its cluster, and yield the ledger of a job, which `progress` is told of."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray  # noqa: PLC0415 - an extra
 
-    def tell() -> None:
-        import ray  # noqa: PLC0415 - an extra
+    elsewhere = os.environ.get("RAY_ADDRESS")
+    here = {} if elsewhere else {"address": "local", "include_dashboard": False}
+    ray.init(**here, logging_level="ERROR", log_to_driver=False)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    over = threading.Event()
+    try:
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        ledger = ray.remote(_Ledger).options(num_cpus=0).remote(max_cost)
 
-        while not over.wait(_PROGRESS_S):
-            if progress is not None and (ledger := watched.ledger) is not None:
+        def tell() -> None:
+            while progress is not None and not over.wait(_PROGRESS_S):
                 progress(done + ray.get(ledger.told.remote()).rows, total)
 
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
-    try:
-        yield watched
-    finally:
+        thread = threading.Thread(target=tell, daemon=True)
+        thread.start()
+        yield ledger
         over.set()
         thread.join()
+    except ray.exceptions.RayError as error:
+        raise _explained(error) from None
+    finally:
+        over.set()
+        ray.shutdown()
 
 
-def _own(error: BaseException) -> Exception:
-    """Return the error of ours that ended a job, or a problem with what Ray says."""
-    inner: BaseException | None = error
-    while inner is not None:
-        if isinstance(inner, JudgedError):
-            return inner
-        inner = getattr(inner, "cause", None) or inner.__cause__
-    last = str(error).strip().splitlines()[-1:]
-    return Problem(f"the job of Ray ended: {' '.join(last) or type(error).__name__}")
+def _explained(error: BaseException) -> Problem:
+    """Return a problem that says what ended a job; Ray keeps the text of what a worker raised."""
+    first = re.search(r"^([\w.]+): (.+)$", str(error), re.MULTILINE)
+    if first is not None and first[1].startswith("judged.errors."):
+        return Problem(first[2])
+    what = type(error).__name__ if first is None else first[2]
+    return Problem(f"the job of Ray ended: {what}; run it again")
