@@ -92,11 +92,13 @@ test-adapters: setup $(ADAPTED:%=.venv/adapters/%/.ready)
 	    tests/adapters/test_$${name}*.py || exit 1; done
 
 # Tables in the engines that they stand in, each in an environment of its own. They send nothing home.
+# KILLS=20 kills each of them so often, and starts it again.
 ENGINES := daft spark ray
+KILLS ?= 2
 test-engines: setup $(ENGINES:%=.venv/engines/%/.ready)
 	@for name in $(ENGINES); do \
 	  PYTHONPATH=client DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 \
-	  PYSPARK_PYTHON=$(CURDIR)/.venv/engines/$$name/bin/python \
+	  PYSPARK_PYTHON=$(CURDIR)/.venv/engines/$$name/bin/python JUDGED_ENGINE_KILLS=$(KILLS) \
 	  $(OFFLINE) .venv/engines/$$name/bin/python -m pytest -q -c tests/adapters/pytest.ini \
 	    tests/engines/test_$$name*.py || exit 1; done
 

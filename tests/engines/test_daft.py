@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import daft
@@ -9,6 +10,7 @@ import pyarrow as pa
 from daft import col
 from judged.arrow import Judging
 
+from tests.engines import kills
 from tests.engines.conftest import check
 
 
@@ -38,3 +40,37 @@ def test_rows_that_nobody_answered_have_no_status(table: Any) -> None:
     )
     found = judged(table.slice(0, 9), nobody)
     assert found["status"].null_count == found.num_rows == 9
+
+
+JOB = """
+import sys
+import daft
+import pyarrow as pa
+from daft import col
+from judged.arrow import Judging
+
+judging = Judging(sys.argv[1], "llm", expected="gold", every_row=True)
+
+@daft.func.batch(return_dtype=daft.DataType.from_arrow_type(pa.struct(judging.schema(pa.int64()))))
+def judge(ids, query, gold, retrieved):
+    columns = {"id": ids, "query": query, "gold": gold, "retrieved": retrieved}
+    batch = pa.table({name: series.to_arrow() for name, series in columns.items()})
+    return daft.Series.from_arrow(judging(batch).to_struct_array().combine_chunks())
+
+frame = daft.read_parquet("in.parquet")
+if parts := sys.argv[2:]:
+    frame = frame.join(daft.read_parquet(parts).select("id"), on="id", how="anti")
+found = judge(*(col(name) for name in ("id", "query", "gold", "retrieved")))
+rows = frame.select(found.alias("verdict")).select(col("verdict").unnest())
+rows.where(col("status").not_null()).write_parquet("out")
+"""
+
+
+def test_no_kill_loses_a_row_or_has_one_twice_or_paid_again(tmp_path: Path) -> None:
+    def job(address: str) -> list[str]:
+        whole = kills.whole_parts(tmp_path)
+        for part in {*map(str, tmp_path.glob("out/*.parquet"))} - {*whole}:
+            Path(part).unlink()
+        return ["-c", JOB, address, *whole]
+
+    assert kills.survive(tmp_path, job, "") == kills.UNHARMED

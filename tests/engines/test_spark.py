@@ -12,6 +12,7 @@ import pytest
 from judged.arrow import Judging
 from pyspark.sql import SparkSession
 
+from tests.engines import kills
 from tests.engines.conftest import check
 
 pytestmark = pytest.mark.skipif(
@@ -54,3 +55,26 @@ def test_another_judge_ends_the_job(spark: SparkSession, target: str) -> None:
     other = Judging(target, "exact", expected="gold", retrieved="passage", expect="semantic")
     with pytest.raises(Exception, match="and not the one expected, semantic"):
         frame.mapInArrow(other, f"id long, {other.DDL}").collect()
+
+
+JOB = """
+import os, sys
+from judged.arrow import Judging
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2,9]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.host", "127.0.0.1")
+spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+frame = spark.read.parquet("in.parquet").repartition(8)
+if parts := sys.argv[2:]:
+    frame = frame.join(spark.read.parquet(*parts), "id", "left_anti").select(frame.columns)
+judging = Judging(sys.argv[1], "llm", expected="gold")
+verdicts = frame.mapInArrow(judging, f"id long, {judging.DDL}")
+verdicts.write.mode("append").parquet("out")
+"""
+
+
+def test_no_kill_loses_a_row_or_has_one_twice_or_paid_again(tmp_path: Path) -> None:
+    def job(address: str) -> list[str]:
+        return ["-c", JOB, address, *kills.whole_parts(tmp_path)]
+
+    assert kills.survive(tmp_path, job, "", "pyspark.daemon") == kills.UNHARMED
