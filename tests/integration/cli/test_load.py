@@ -9,8 +9,8 @@ from judged.cli.app import run
 
 from tests.fakes.paced_server import paced_server
 
-KEPT_S = 0.02
-"""An answer that is so late says that the machine is busy with other things."""
+KEPT_MS = 50.0
+"""What leaves so late says that the machine is busy with other things."""
 
 
 def test_a_server_of_known_service_time_has_that_capacity(tmp_path, capsys):
@@ -20,15 +20,16 @@ def test_a_server_of_known_service_time_has_that_capacity(tmp_path, capsys):
         files = ["--json", str(tmp_path / "load.json"), "--report", str(tmp_path / "load.html")]
         status = run([*arguments, *shape, *files])
     said = capsys.readouterr()
-    assert status == 0, said.err
     found = json.loads((tmp_path / "load.json").read_text())
-    # The server can't do more, whatever the machine does; less only if it was kept from its work.
-    assert found["capacity_rps"] <= 105, said.err
-    assert found["capacity_rps"] >= 95 or server.latest_s > KEPT_S, said.err
-    assert found["limited_by"] == "server" or server.latest_s > KEPT_S
-    assert f"{found['capacity_rps']:.4g} requests a second at p99 <= 100 ms" in said.out
-    page = (tmp_path / "load.html").read_text()
-    assert found["headline"].replace("<", "&lt;") in page
+    capacity = found["capacity_rps"] or 0.0
+    # The server can't do more, whatever the machine does; less only where one of the two was kept.
+    assert capacity <= 105, said.err
+    late_ms = [1e3 * server.latest_s, *(step["client_late_p99_ms"] for step in found["steps"])]
+    if max(late_ms) < KEPT_MS or capacity >= 95:
+        assert (status, capacity) == (0, pytest.approx(100, rel=0.05)), said.err
+        assert f"{capacity:.4g} requests a second at p99 <= 100 ms" in found["headline"]
+    assert found["headline"] in said.out
+    assert found["headline"].replace("<", "&lt;") in (tmp_path / "load.html").read_text()
 
 
 class TestRealServer:
