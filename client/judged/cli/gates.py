@@ -14,7 +14,8 @@ from judged import IntervalMethod, IntervalOptions, MetricTable, Status
 from judged._inputs import read_number
 from judged._views import of_all, word
 from judged.cli.frame import Command, Strict, flag, many, opt
-from judged.cli.output import Gate, Outcome, Places, Problem, of_metrics
+from judged.cli.output import Gate, Outcome, Output, Places, Problem, of_metrics
+from judged.cli.tables import means_table, per_query_table
 from judged.report.content import share
 from judged.values import (
     AnswerScore,
@@ -33,6 +34,15 @@ class MetricsOptions(Command):
     def places(self) -> Places:
         """Return what metrics are known as: by what was typed."""
         return super().places() | of_metrics(self.metric)
+
+    def show_means(
+        self, out: Output, table: MetricTable, gates: Gates, told: Sequence[str]
+    ) -> None:
+        """Hold the gates, print the tables and what was `told` of them."""
+        out.gates = gates.check(table)
+        if self.per_query:
+            out.show(per_query_table(table), "")
+        out.show(means_table(table), "", *told)
 
 
 class Drawn(Command):

@@ -43,9 +43,7 @@ from judged.cli.tables import (
     corrected_table,
     describe_counts,
     describe_verdicts,
-    means_table,
     negative_warnings,
-    per_query_table,
     report_estimate,
     slice_warnings,
     slices_table,
@@ -296,16 +294,15 @@ class EvaluateCommand(
         corrected: Mapping[str, CorrectedEstimate] | None,
     ) -> Document:
         """Print the tables with what they were made from."""
-        table, judge, signature = found.table, found.judge, None
+        table, judge = found.table, found.judge
         verdicts = table.counts.verdicts or VerdictCounts()
         if judge is None and not verdicts.total:  # there are no verdicts to count
             table = replace(table, counts=replace(table.counts, verdicts=None))
-            made_from = "matched by document id; no judge was asked"
+            made_from = ["matched by document id; no judge was asked"]
         elif judge is None:
-            made_from = f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"
+            made_from = [f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"]
         else:
-            signature = judge.signature
-            made_from = f"{describe_verdicts(verdicts)}\njudge {signature}"
+            made_from = [describe_verdicts(verdicts), f"judge {judge.signature}"]
         errors = () if found.verdicts is None else found.verdicts.errors.values()
         out.count(failed=verdicts.error, total=verdicts.total, errors=errors)
         out.warn(
@@ -314,11 +311,8 @@ class EvaluateCommand(
             *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
         )
-        out.gates = gates.check(table)
-        if self.per_query:
-            out.show(per_query_table(table), "")
-        made_from = "\n".join([describe_counts(table.counts), made_from, *taken(found.usage)])
-        out.show(means_table(table), "", made_from)
+        told = [describe_counts(table.counts), *made_from, *taken(found.usage)]
+        self.show_means(out, table, gates, told)
         if table.slices:
             out.show("", slices_table(table))
         document = {

@@ -53,7 +53,7 @@ from judged.cli.output import (
     say,
 )
 from judged.cli.server import ResultCommand
-from judged.cli.tables import describe_counts, means_table, per_query_table
+from judged.cli.tables import describe_counts
 from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answers import METRIC, AnswerSimilarity
 from judged.evaluation.result import count_warnings, interval_warnings
@@ -95,7 +95,8 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
         with self.connect() as server:
             table, told = measure_run(server.client, self.metric, judged, retrieved, options)
         out.warn(*told, *interval_warnings(table, options.interval))
-        return show_means(self, out, table, gates, [describe_counts(table.counts)])
+        self.show_means(out, table, gates, [describe_counts(table.counts)])
+        return {**table.to_dict(), "signature": None}
 
 
 def measure_run(
@@ -121,17 +122,6 @@ def measure_run(
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
     told = [*retrieved.warnings, *topic_warnings(counts), *table.warnings]
     return replace(table, counts=counts), [*told, *count_warnings(counts)]
-
-
-def show_means(
-    options: MetricsOptions, out: Output, table: MetricTable, gates: Gates, told: Sequence[str]
-) -> Document:
-    """Hold the gates, print the tables and what was `told` of them; return the document."""
-    out.gates = [*gates.check(table), *out.gates]
-    if options.per_query:
-        out.show(per_query_table(table), "")
-    out.show(means_table(table), "", *told)
-    return {**table.to_dict(), "signature": None}
 
 
 def topic_warnings(counts: MetricCounts) -> list[str]:
@@ -210,7 +200,8 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
             MetricCounts(queries=n, evaluated=n),
         )
         out.warn(*interval_warnings(table, made))
-        return show_means(self, out, table, gates, told)
+        self.show_means(out, table, gates, told)
+        return {**table.to_dict(), "signature": None}
 
 
 def _unread_warnings(
