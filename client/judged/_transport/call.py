@@ -27,6 +27,7 @@ _DETAILS = "grpc-status-details-bin"
 BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 HINT = "is judged-server running there, with TLS on both sides or neither (Tls(...), --tls-ca)?"
 """What to look at when an address can't be reached: gRPC seldom tells a failed handshake."""
+_OTHER_NAME = "call the server by a name of its certificate, or name one: Tls(name=...), --tls-name"
 Metadata = tuple[tuple[str, str], ...]
 _UNREACHED = re.compile(
     r"failed to connect|backends failing|upstream connect|resol|domain name", re.IGNORECASE
@@ -69,7 +70,8 @@ def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 -
     if code == "CANCELLED":
         message = f"{target} dropped the call; it may be shutting down"
     elif code == "UNAVAILABLE" and not info.reason:
-        message = f"can't reach {target}: {message}; {HINT}"
+        hint = _OTHER_NAME if "Hostname Verification" in message else HINT
+        message = f"can't reach {target}: {message}; {hint}"
     kind = _CLASSES.get(code, errors.InternalError)
     if info.reason == BUDGET_EXHAUSTED:
         kind = errors.BudgetExhausted
