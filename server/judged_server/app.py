@@ -175,7 +175,7 @@ class App:
             _write_port_file(settings.port_file, self.address)
         work = [
             watch_loop(),
-            self._memory.run(lambda: not self._admission.pending_bytes),
+            self._memory.run(self._admission.is_idle),
             self._look_now_and_then(),
         ]
         if self._ledger is not None:

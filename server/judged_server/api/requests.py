@@ -99,6 +99,7 @@ LONG_LOOKS = 100
 """After so many looks (5 s) a message gives way to newer ones of senders with as many."""
 STRANGER = Sender("a stranger", 0.1)
 """Whoever sends without a credential, as health checks are: all of them are one sender."""
+STRANGERS_LOOKS = 2
 _SENT_AGAIN_AFTER_S = 1.0
 
 COUNTED_BYTES = 1 << 13
@@ -374,6 +375,10 @@ class Admission:
         self._waiting = 0
         self._held: Counter[str] = Counter()
 
+    def is_idle(self) -> bool:
+        """Return whether no request is in work."""
+        return not self.pending_bytes
+
     def check_pressure(self, memory: int) -> None:
         """Raise Overloaded when the process has too little memory left for a request."""
         pressure = self.process.pressure
@@ -439,6 +444,7 @@ class _Message:
     waiting: asyncio.Timeout
     sender: Sender
     most: int
+    long_looks: int
     looks: int = 0
 
     @property
@@ -449,7 +455,7 @@ class _Message:
     @property
     def order(self) -> tuple[bool, int]:
         """Its place among its sender's messages; the lowest gives way first."""
-        is_long = self.looks > LONG_LOOKS
+        is_long = self.looks > self.long_looks
         return not is_long, -self.looks if is_long else self.looks
 
 
@@ -465,7 +471,8 @@ class Arrivals:
 
     async def receive(self, read: Callable[[], Awaitable[Any]], sender: Sender = STRANGER) -> Any:  # noqa: ANN401 - any message
         """Return what `read` receives. Raises Overloaded where it gives way."""
-        message = _Message(asyncio.timeout(None), sender, self._max_message_bytes)
+        looks = STRANGERS_LOOKS if sender is STRANGER else LONG_LOOKS
+        message = _Message(asyncio.timeout(None), sender, self._max_message_bytes, looks)
         self._messages[message] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -647,10 +654,11 @@ class Receiver:
         size = size_of(raw, self._most)
         room = self._admission.wait_for_room
         admit = partial(room, sender=call.sender, kept=call.kept, waits=waits)
-        if waits:
-            await self._rates.pace(call.tenant, size)
-        else:
-            self._rates.charge(call.tenant, size)
+        if call.tenant.tokens_per_second is not None:
+            if waits:
+                await self._rates.pace(call.tenant, size)
+            else:
+                self._rates.charge(call.tenant, size)
         if size < INLINE_BYTES:
             raw, fields = reader.inflated(raw, size)
             return Received(reader.message(raw), size, memory_of(size, fields))

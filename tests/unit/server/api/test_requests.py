@@ -303,13 +303,13 @@ async def test_who_has_most_on_its_way_gives_way(looks_by_hand: None):
     assert [task.get_name() for task in world.tasks] == ["light", "busy", "other"]
 
 
-async def test_strangers_give_way_first(looks_by_hand: None):
+async def test_strangers_give_way_first_and_their_oldest(looks_by_hand: None):
     world = World(3)
     await world.send("tenant", 2)
     await world.send("s1", by_stranger=True)
-    assert await world.look() == []
+    await world.look(1)
     await world.send("s2", by_stranger=True)
-    assert await world.look() == ["s2"]
+    assert await world.look() == ["s1"]
 
 
 async def test_one_gives_way_at_each_look_while_the_process_is_short_of_memory(looks_by_hand: None):
