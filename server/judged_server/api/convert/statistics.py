@@ -8,11 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 from judged._codec import write_fields
-from judged.v1 import groups_pb2
 from judged.v1 import statistics_service_pb2 as pb
 from judged.v1.verdicts_pb2 import JudgeIdentity
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
-from judged.values.calibrators import Calibrator, stages_sha256
 from judged.values.choices import IntervalMethod, IntervalOptions
 from judged.values.comparison import CompareOptions
 from judged.values.metrics import TextItem
@@ -55,7 +53,6 @@ from judged_server.statistics.calibration.calibrate import (
 from judged_server.statistics.calibration.cascade import FLAGGED, MISSING, PLAIN
 from judged_server.statistics.calibration.frontier import (
     FrontierOptions,
-    FrontierPoint,
     ScoredStage,
     StagedItems,
     frontier,
@@ -166,9 +163,7 @@ def calibrate_cascade(
         np.array(lengths, np.float64) if lengths else None,
     )
     found = frontier(items, options)
-    keys = [stage.judge.scoring_key for stage in request.stages]
-    points = [_write_point(point, keys, options) for point in found.points]
-    return write_fields(pb.CalibrateCascadeResponse, found, frontier=points)
+    return write_fields(pb.CalibrateCascadeResponse, found, frontier=found.points)
 
 
 def _read_stage(message: pb.ScoredStage, field: str, n: int) -> ScoredStage:
@@ -179,32 +174,8 @@ def _read_stage(message: pb.ScoredStage, field: str, n: int) -> ScoredStage:
     for listed, flag in (("flagged", FLAGGED), ("missing", MISSING)):
         flags[columns[listed].astype(np.int64)] = flag
     scores = np.where(flags == MISSING, np.nan, columns["scores"])
-    return ScoredStage(judge.kind or f"stage {field}", scores, message.cost, known, flags)
-
-
-def _write_point(
-    point: FrontierPoint, keys: Sequence[str], options: FrontierOptions
-) -> pb.FrontierPoint:
-    made = []
-    for stage in point.stages:
-        fitted, key = stage.platt, keys[stage.place]
-        calibrator = Calibrator(
-            key, fitted.slope, fitted.intercept, accept=stage.accept, reject=stage.reject
-        )
-        made.append((stage, calibrator))
-    guarantee = write_fields(
-        groups_pb2.ErrorGuarantee,
-        point,
-        max_error=options.max_error if point.certified else point.upper,
-        confidence=options.confidence,
-        n_labels=point.n_settled,
-        stages_sha256=stages_sha256([(each.scoring_key, each) for _, each in made]),
-    )
-    stages = [
-        write_fields(pb.FrontierStage, stage, stage=stage.place, calibrator=each)
-        for stage, each in made
-    ]
-    return write_fields(pb.FrontierPoint, point, stages=stages, guarantee=guarantee)
+    name, key = judge.kind or f"stage {field}", judge.scoring_key
+    return ScoredStage(name, scores, message.cost, known, flags, key)
 
 
 def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRunsResponse:

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from judged.values.calibrators import ItemShares
+from judged.values.calibration import CascadeFrontier, FrontierPoint, FrontierStage
+from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 
 from judged_server.domain import (
     TIE_TOLERANCE,
@@ -53,7 +54,8 @@ MAX_LABELS = 20_000
 class ScoredStage:
     """A judge's scores float64[n] of all items, NaN where it has none, and what one item costs.
 
-    `shipped` is the calibration that comes with the judge, `flags` as `shift` counts them.
+    `shipped` is the calibration that comes with the judge, `flags` as `shift` counts them, and
+    `scoring_key` the judge's.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ScoredStage:
     cost: float
     shipped: Platt | None = None
     flags: FloatArray | None = None
+    scoring_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +87,7 @@ SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75)
 """Shares of what a stage gets that it may hand on."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierStage:
-    """A judge by its place among the scored ones, its calibration, and its bounds.
-
-    Without bounds it settles all that it gets. `fitted` says whether labels made the calibration,
-    `share` which share of all items reaches it.
-    """
-
-    place: int
-    platt: Platt
-    fitted: bool
-    accept: float | None = None
-    reject: float | None = None
-    share: float = 1.0
-
-
-Stages = tuple[FrontierStage, ...]
+Stages = Sequence[FrontierStage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +115,13 @@ def run(items: StagedItems, stages: Stages, rows: IntArray) -> Outcome:
     settled, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     cost, reached = 0.0, []
     for stage in stages:
-        judge = items.stages[stage.place]
+        judge, calibrator = items.stages[stage.stage], stage.calibrator
         reached.append(len(left) / len(rows))
         cost += judge.cost * len(left)
         scores = judge.scores[rows[left]]
-        by_it = settled_by(scores, stage.accept, stage.reject)
+        by_it = settled_by(scores, calibrator.accept, calibrator.reject)
         places = left[by_it]
-        said = stage.platt.probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
+        said = Platt.of(calibrator).probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
         settled[places] = True
         wrong[places] = said != items.labels[rows[places]]
         left = left[~by_it]
@@ -171,7 +158,7 @@ def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Itera
 
     def grow(prefix: Stages, left: IntArray) -> Iterator[Stages]:
         """Yield every cascade that begins with some stages, which leave these rows."""
-        taken = {stage.place for stage in prefix}
+        taken = {stage.stage for stage in prefix}
         least = max((judges[place].cost for place in taken), default=0.0)
         is_last = len(taken) + 1 == len(judges)
         for place, judge in enumerate(judges):
@@ -180,14 +167,16 @@ def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Itera
             checkpoint()
             own = left[~np.isnan(judge.scores[left])]
             platt, fitted = _calibration(items, place, own) or usual[place]
-            stage = FrontierStage(place, platt, fitted)
+            calibrator = Calibrator(judge.scoring_key, platt.slope, platt.intercept)
+            stage = FrontierStage(place, calibrator, fitted, share=1.0)
             if not may_abstain:
                 yield (*prefix, stage)
             for share in SHARES if len(own) and (may_abstain or not is_last) else ():
                 accept, reject = least_certain(platt, judge.scores[own], share)
                 if accept is None and reject is None:
                     continue
-                cascade = (*prefix, replace(stage, accept=accept, reject=reject))
+                bounded = replace(calibrator, accept=accept, reject=reject)
+                cascade = (*prefix, replace(stage, calibrator=bounded))
                 if may_abstain:
                     yield cascade
                 settled = settled_by(judge.scores[left], accept, reject)
@@ -241,49 +230,7 @@ class FrontierOptions:
         return "|".join([*parts, f"confidence:{self.confidence:.12g}", f"seed:{self.seed}", "v1"])
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierPoint:
-    """A cascade, with what one item costs in the mean and what the held-out labels say of it.
-
-    `error` is the share of what is `settled` that the labels contradict, None where nothing is;
-    `upper` bounds it. `data` says how all items are spread, and `labels_needed` how many labels of
-    others would bound it as well. Without an error the labels would count as
-    `counted_without_error`. `certified` says that the walk reached it.
-    """
-
-    stages: Stages
-    cost: float
-    settled: float
-    n_settled: int
-    n_wrong: int
-    error: float | None
-    upper: float
-    n_clusters: int
-    labels_counted: float
-    data: tuple[ItemShares, ...] = ()
-    labels_needed: int = 0
-    counted_without_error: float = 0.0
-    certified: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Frontier:
-    """The cascades worth having, the cheapest first, and the one proposed; None where none will do.
-
-    `uncertified` is the cheapest one that keeps max_error on the held-out labels alone.
-    """
-
-    points: tuple[FrontierPoint, ...]
-    proposed: int | None
-    uncertified: int | None
-    n_proposing: int
-    n_certifying: int
-    n_clusters: int
-    signature: str
-    warnings: tuple[str, ...] = ()
-
-
-def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
+def frontier(items: StagedItems, options: FrontierOptions) -> CascadeFrontier:
     """Return the cascades worth having by the first half of the labels, tested on the other."""
     labelled = LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters)
     half, halves = cluster_folds(labelled, 2, options.seed)
@@ -300,14 +247,14 @@ def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
         and all(
             options.max_share is None or share <= options.max_share
             for stage, share in zip(one.stages, one.reached, strict=True)
-            if items.stages[stage.place].cost == dearest
+            if items.stages[stage.stage].cost == dearest
         )
     ]
     wanted = min(keep, key=lambda place: made[place].error, default=None)
     evenly = np.linspace(0, len(made) - 1, min(len(made), MAX_POINTS)).round()
     places = sorted({*evenly.astype(int).tolist(), *([] if wanted is None else [wanted])})
-    points = [_tested(items, certifying, made[place].stages, options) for place in places]
-    points = _certified(points, options)
+    tested = [_tested(items, certifying, made[place].stages, options) for place in places]
+    points = _certified(tested, options)
     proposed = None if wanted is None else places.index(wanted)
     if options.max_share is None and options.max_cost is None:
         proposed = next((place for place, point in enumerate(points) if point.certified), None)
@@ -316,8 +263,8 @@ def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
         for place, point in enumerate(points)
         if point.error is not None and point.error <= options.max_error
     )
-    return Frontier(
-        tuple(points),
+    return CascadeFrontier(
+        points,
         proposed,
         next(fine, None),
         len(proposing),
@@ -330,10 +277,11 @@ def frontier(items: StagedItems, options: FrontierOptions) -> Frontier:
 
 def _tested(
     items: StagedItems, certifying: IntArray, stages: Stages, options: FrontierOptions
-) -> FrontierPoint:
+) -> tuple[FrontierPoint, float]:
     """Return a cascade with what the labels say of it that did not make it.
 
-    Prices and shares hang on no label: they are means over all items.
+    And as how many those would count without an error. Prices and shares hang on no label: they
+    are means over all items.
     """
     everything = run(items, stages, np.arange(len(items.labels)))
     outcome = run(items, stages, certifying)
@@ -346,23 +294,29 @@ def _tested(
         without_error = count_labels(clusters, np.zeros(n, np.bool_))
         upper = upper_bound(n_wrong / n, counted, 1 - options.confidence)
         needed = _labels_needed(n_wrong, n, counted, upper, options)
-    first = items.stages[stages[0].place]
+    first = items.stages[stages[0].stage]
     flags = np.full(len(items.labels), PLAIN) if first.flags is None else first.flags
-    reached = zip(stages, everything.reached, strict=True)
-    return FrontierPoint(
-        tuple(replace(stage, share=share) for stage, share in reached),
-        everything.cost,
-        float(everything.settled.mean()),
+    guarantee = ErrorGuarantee(
+        upper,
+        options.confidence,
         n,
         n_wrong,
-        n_wrong / n if n else None,
-        upper,
         len(np.unique(clusters)),
         counted,
+        stages_sha256([(stage.calibrator.scoring_key, stage.calibrator) for stage in stages]),
         describe(items.clusters, first.scores, flags, items.lengths),
         needed,
-        without_error,
     )
+    reached = zip(stages, everything.reached, strict=True)
+    point = FrontierPoint(
+        [replace(stage, share=share) for stage, share in reached],
+        everything.cost,
+        float(everything.settled.mean()),
+        n_wrong / n if n else None,
+        guarantee,
+        certified=False,
+    )
+    return point, without_error
 
 
 def _labels_needed(
@@ -377,21 +331,25 @@ def _labels_needed(
     return math.ceil(2 * min(enough, counted) * n / counted)
 
 
-def _certified(points: Sequence[FrontierPoint], options: FrontierOptions) -> list[FrontierPoint]:
-    """Return the points, marked as far as the walks from the dearest ones reach.
+def _certified(
+    tested: Sequence[tuple[FrontierPoint, float]], options: FrontierOptions
+) -> list[FrontierPoint]:
+    """Return the points, with the error that was wanted as far as walks from the dearest reach.
 
     Where walks begin hangs on how many labels there are, and not on what they say.
     """
-    risk, begins, dearest = 1 - options.confidence, [0], points[::-1]
-    if options.may_abstain and points:
-        counts = np.array([point.counted_without_error for point in dearest])
+    risk, begins, dearest = 1 - options.confidence, [0], [point for point, _ in tested[::-1]]
+    if options.may_abstain and tested:
+        counts = np.array([without_error for _, without_error in tested[::-1]])
         begins, _ = walks_begin(counts, options.max_error, risk)
         risk /= max(1, len(begins))
     errors = np.array([np.nan if point.error is None else point.error for point in dearest])
-    counted = np.array([point.labels_counted for point in dearest])
-    passed = steps_reached(errors, counted, begins, options.max_error, risk)[::-1]
-    marks = zip(points, passed.tolist(), strict=True)
-    return [replace(point, certified=certified) for point, certified in marks]
+    counted = np.array([point.guarantee.labels_counted for point in dearest])
+    passed = steps_reached(errors, counted, begins, options.max_error, risk)
+    for place in np.flatnonzero(passed).tolist():
+        guarantee = replace(dearest[place].guarantee, max_error=options.max_error)
+        dearest[place] = replace(dearest[place], guarantee=guarantee, certified=True)
+    return dearest[::-1]
 
 
 def _warnings(
@@ -412,11 +370,11 @@ def _warnings(
         more = "" if options.may_abstain else ", or let it abstain"
         yield (
             f"no cascade is certified at an error of {options.max_error:g}: the surest one errs in "
-            f"{said} of {last.n_settled} held-out labels, which count as "
-            f"{last.labels_counted:.1f}, and {needed} without an error are the least; label items "
-            f"of more queries, allow a larger error, add a better judge{more}"
+            f"{said} of {last.guarantee.n_labels} held-out labels, which count as "
+            f"{last.guarantee.labels_counted:.1f}, and {needed} without an error are the least; "
+            f"label items of more queries, allow a larger error, add a better judge{more}"
         )
-    unfitted = {stage.place for point in points for stage in point.stages if not stage.fitted}
+    unfitted = {stage.stage for point in points for stage in point.stages if not stage.fitted}
     if unfitted:
         names = ", ".join(items.stages[place].name for place in sorted(unfitted))
         yield (

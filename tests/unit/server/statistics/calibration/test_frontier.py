@@ -43,10 +43,10 @@ class TestFrontier:
         assert found.proposed is not None
         point = found.points[found.proposed]
         assert point.certified
-        assert point.upper <= 0.1
+        assert point.guarantee.max_error == 0.1
         assert point.cost < 0.6  # that of asking about all is 1
         best = found.points[-1]
-        assert [stage.place for stage in best.stages][-1] == 1
+        assert [stage.stage for stage in best.stages][-1] == 1
         assert best.cost <= 0.65
         assert best.stages[-1].share == pytest.approx(best.cost)
         costs = [each.cost for each in found.points]
@@ -60,7 +60,7 @@ class TestFrontier:
         turned = ScoredStage("dear", scores, 1.0)
         found = frontier(items_of(cheap, turned, labels=labels), FrontierOptions(0.1))
         best = found.points[-1]
-        assert [stage.place for stage in best.stages] == [0, 1]
+        assert [stage.stage for stage in best.stages] == [0, 1]
         assert best.error < 0.1
 
     def test_keeps_a_share_and_a_price(self):
