@@ -124,7 +124,7 @@ def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
     return raw
 
 
-def read_toml(raw: bytes, source: str) -> object:
+def read_toml(raw: bytes, source: str) -> dict[str, Any]:
     """Return what a file holds; `source` is named in errors. Raises SettingsError."""
     text = text_of(raw, source)
     try:

@@ -236,19 +236,8 @@ MAX_DIMENSIONS = 16
 MAX_GRADES = 11
 
 _SUFFIX = ".toml"
-_MIN_SCORE, _MIN_SCORE_OF_VERDICT = 0.7, 0.5
 _TAKEN = {"reasoning", "overall"}
 """Keys of a reply that no dimension can have."""
-
-_TEMPLATES = ("system", "user", "structured_answer")
-_KEYS = {
-    "verdict": (*_TEMPLATES, "plain_answer", "scored"),
-    "score": (*_TEMPLATES, "plain_answer"),
-    "grade": (*_TEMPLATES, "plain_answer", "grades"),
-    "dimensions": (*_TEMPLATES, "dimensions"),
-    "claims": ("extraction", "verification"),
-}
-"""What a rubric of each form has beside what all have. All but `scored` must be there."""
 
 
 @cache
@@ -294,22 +283,15 @@ def parse(raw: bytes, source: str) -> Rubric:
     Raises SettingsError.
     """
     content = read_toml(raw, source)
-    said: _File = read(_File, content, source)
-    form, keys = said.form, _KEYS[said.form]
-    given = {name: value for name, value in vars(said).items() if value is not None}
-    for name in sorted({key for of_form in _KEYS.values() for key in of_form} & {*given, *keys}):
-        if name not in keys:
-            raise SettingsError(f'{source}: {name} is not for form = "{form}"; leave it out')
-        if name not in given and name != "scored":
-            raise SettingsError(f"{source}: {name} is missing")
-    given.setdefault("min_score", _MIN_SCORE_OF_VERDICT if form == "verdict" else _MIN_SCORE)
-    if said.dimensions:
+    said = read(_FILES.get(str(content.get("form")), _Verdict), content, source)
+    given: dict[str, Any] = dict(vars(said))
+    if isinstance(said, _Dimensions):
         given["dimensions"] = tuple((each.name, each.weight) for each in said.dimensions)
         need_contexts = (each.name for each in said.dimensions if each.needs_contexts)
         given["need_contexts"] = tuple(need_contexts)
-    if form != "claims":
+    if not isinstance(said, _Claims):
         return _checked(given, source)
-    templates = {name: vars(given.pop(name)) for name in keys}
+    templates = {name: vars(given.pop(name)) for name in ("extraction", "verification")}
     steps: dict[str, Any] = {
         name: _checked(given | own | {"id": f"{said.id}_{name}", "form": name}, f"{source}: {name}")
         for name, own in templates.items()
@@ -343,7 +325,7 @@ _Prose = Annotated[
 ]
 _Line = Annotated[str, Field(max_length=1000), matching(r".*\S.*", "one line of text, no more")]
 _Share = Annotated[float, Field(ge=0, le=1)]
-_Grade = Annotated[str, matching("[A-Za-z0-9]{1,32}", "a word of letters and digits")]
+_Word = Annotated[str, matching("[A-Za-z0-9]{1,32}", "a word of letters and digits")]
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
@@ -361,44 +343,64 @@ class _Dimension:
 
 
 @table(frozen=True, kw_only=True, config=STRICT)
-class _File:
-    """All that rubrics of any form have."""
+class _Head:
+    """What rubrics of any form have."""
 
     id: _name(64)  # type: ignore[valid-type]
     version: Annotated[int, Field(ge=1, le=1_000_000)]
     description: _Line
     form: Literal["verdict", "score", "grade", "dimensions", "claims"] = "verdict"
-    min_score: _Share | None = None
+    min_score: _Share = 0.7
     fails_closed: Literal["yes", "no"]
-    system: _Prose | None = None
-    user: _Prose | None = None
-    structured_answer: _Prose | None = None
-    plain_answer: _Prose | None = None
-    scored: bool | None = None
-    grades: (
-        Annotated[
-            tuple[_Grade, ...],
-            Field(min_length=2, max_length=MAX_GRADES),
-            AfterValidator(_is_scale),
-        ]
-        | None
-    ) = None
-    dimensions: (
-        Annotated[tuple[_Dimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)] | None
-    ) = None
-    extraction: _Templates | None = None
-    verification: _Templates | None = None
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Score(_Head, _Templates):
+    plain_answer: _Prose
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Verdict(_Score):
+    min_score: _Share = 0.5
+    scored: bool = False
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Grade(_Score):
+    grades: Annotated[
+        tuple[_Word, ...],
+        Field(min_length=2, max_length=MAX_GRADES),
+        AfterValidator(_is_scale),
+    ]
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Dimensions(_Head, _Templates):
+    dimensions: Annotated[tuple[_Dimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)]
 
     def __post_init__(self) -> None:
-        names = [each.name for each in self.dimensions or ()]
+        names = [each.name for each in self.dimensions]
         taken = _TAKEN.intersection(names) or {name for name in names if names.count(name) > 1}
         if taken:
             raise ValueError(f"dimensions: name {min(taken)} is taken; choose another")
-        if self.dimensions and not any(each.weight for each in self.dimensions):
+        if not any(each.weight for each in self.dimensions):
             raise ValueError("dimensions must have a weight above 0 somewhere")
-        if self.form == "claims" and len(self.id) > _LONGEST_ID_OF_CLAIMS:
+
+
+@table(frozen=True, kw_only=True, config=STRICT)
+class _Claims(_Head):
+    extraction: _Templates
+    verification: _Templates
+
+    def __post_init__(self) -> None:
+        if len(self.id) > _LONGEST_ID_OF_CLAIMS:
             raise ValueError(f"id must have at most {_LONGEST_ID_OF_CLAIMS} characters")
 
+
+_FILES: dict[str, type[_Head]] = {
+    "score": _Score, "grade": _Grade, "dimensions": _Dimensions, "claims": _Claims,
+}  # fmt: skip
+"""By the form that a file names; any other one is read as that of a verdict."""
 
 _LONGEST_ID_OF_CLAIMS = 48
 """Each step has its own name behind it."""
