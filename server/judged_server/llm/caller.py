@@ -39,7 +39,7 @@ from judged_server.llm.chat import (
     abstained,
     failed,
 )
-from judged_server.llm.models import ChatModel, missing_key_fault
+from judged_server.llm.models import ChatModel, in_turn, missing_key_fault
 from judged_server.llm.parsing import read
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
@@ -357,13 +357,10 @@ class ModelCaller:
         return answer, failure
 
 
-def _without_store(model: ChatModel | None) -> Answer | bool:
+def _without_store(model: ChatModel) -> Answer | bool:
     """Return False where a model may be asked while the store is away, else the answer."""
-    while model is not None:
-        if model.card.prices is not None:
-            return Answer(_STORE_AWAY)
-        model = model.fallback
-    return False
+    priced = any(each.card.prices is not None for each in in_turn(model))
+    return priced and Answer(_STORE_AWAY)
 
 
 def _passes_on(fault: ModelFault) -> bool:

@@ -13,11 +13,11 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from judged_server.llm.chat import ProviderFault, Reason
@@ -29,33 +29,27 @@ class PrivateAddress(OSError):
     """A name leads to no public address."""
 
 
-class PublicResolver(AbstractResolver):
-    """Resolves by another resolver, and keeps what is public."""
+def public_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket for an address that is about to be connected to.
 
-    def __init__(self, resolver: AbstractResolver) -> None:
-        self._resolver = resolver
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the public addresses of a name. Raises PrivateAddress when it has none."""
-        found = await self._resolver.resolve(host, port, family)
-        public = [result for result in found if is_public(result["host"])]
-        if found and not public:
-            raise PrivateAddress("no public address")
-        return public
-
-    async def close(self) -> None:
-        """Close the resolver behind."""
-        await self._resolver.close()
+    Raises PrivateAddress for one that is not public; the next one of the name is tried then.
+    """
+    family, kind, protocol, _, address = info
+    if not is_public(str(address[0])):
+        raise PrivateAddress("no public address")
+    return socket.socket(family, kind, protocol)
 
 
 def is_checked(provider: ProviderConfiguration) -> bool:
     """Return whether the name in a provider's URL must lead to public addresses.
 
-    Plain HTTP only goes to this machine, or into a network that the operator trusts.
+    Plain HTTP only goes to this machine, or into a network that the operator trusts. An address
+    in place of a name is the operator's own choice.
     """
     parts = urlsplit(provider.base_url)
+    with suppress(ValueError):
+        ipaddress.ip_address(parts.hostname or "")
+        return False
     return parts.scheme == "https" and parts.hostname != "localhost" and not provider.allow_private
 
 
@@ -107,8 +101,7 @@ class HttpTransport:
         self._says = f"provider {provider.name}"
         self._base = provider.base_url
         self._tls = _tls(provider)
-        self._checked = is_checked(provider)
-        self._resolver: AbstractResolver | None = None
+        self._socket_factory = public_socket if is_checked(provider) else None
         self._session: aiohttp.ClientSession | None = None
 
     async def post(
@@ -146,18 +139,14 @@ class HttpTransport:
         if self._session is not None:
             await self._session.close()
             self._session = None
-        if self._resolver is not None:
-            await self._resolver.close()
-            self._resolver = None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._resolver = aiohttp.DefaultResolver()
-            if self._checked:
-                self._resolver = PublicResolver(self._resolver)
             self._session = aiohttp.ClientSession(
                 # The number of connections is held down by the window.
-                connector=aiohttp.TCPConnector(limit=0, ssl=self._tls, resolver=self._resolver),
+                connector=aiohttp.TCPConnector(
+                    limit=0, ssl=self._tls, socket_factory=self._socket_factory
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,
                 # aiohttp reports what can't be decoded as a broken connection, and takes cut gzip.

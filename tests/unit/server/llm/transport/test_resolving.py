@@ -11,9 +11,9 @@ from judged_server.llm.config import ProviderConfiguration
 from judged_server.llm.transport.http import (
     HttpTransport,
     PrivateAddress,
-    PublicResolver,
     is_checked,
     is_public,
+    public_socket,
 )
 
 
@@ -76,6 +76,8 @@ def test_addresses_that_are_not(address):
         ("https://api.openai.com/v1", False, True),
         ("https://api.openai.com/v1", True, False),
         ("https://localhost:8443/v1", False, False),
+        ("https://10.0.0.1/v1", False, False),
+        ("https://[fd00::1]/v1", False, False),
         ("http://localhost:11434/v1", False, False),
         ("http://gpu-1.internal:8000/v1", False, False),
     ],
@@ -84,21 +86,29 @@ def test_who_is_checked(url, allow, checked):
     assert is_checked(ProviderConfiguration("p", url, allow_private=allow)) is checked
 
 
-async def test_private_addresses_of_a_name_are_left_out():
-    found = await PublicResolver(Names("10.0.0.1", "8.8.8.8", "::1")).resolve("p.test", 443)
-    assert [one["host"] for one in found] == ["8.8.8.8"]
+@pytest.mark.parametrize(("host", "public"), [("10.0.0.1", False), ("8.8.8.8", True)])
+def test_only_public_addresses_get_a_socket(host, public):
+    info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 443))
+    if public:
+        public_socket(info).close()
+        return
     with pytest.raises(PrivateAddress):
-        await PublicResolver(Names("10.0.0.1")).resolve("p.test", 443)
-    assert await PublicResolver(Names()).resolve("p.test", 443) == []
+        public_socket(info)
 
 
 @pytest.mark.parametrize(
-    ("allow", "says", "retryable"),
-    [(False, "private network; allow_private", False), (True, "no connection", True)],
+    ("addresses", "allow", "says", "retryable"),
+    [
+        (["127.0.0.1"], False, "private network; allow_private", False),
+        (["127.0.0.1", "10.0.0.1"], False, "private network; allow_private", False),
+        (["127.0.0.1"], True, "no connection", True),
+    ],
 )
-async def test_a_name_that_leads_inside_is_not_connected_to(monkeypatch, allow, says, retryable):
-    names = Names("127.0.0.1")
-    monkeypatch.setattr(aiohttp, "DefaultResolver", lambda: names)
+async def test_a_name_that_leads_inside_is_not_connected_to(
+    monkeypatch, addresses, allow, says, retryable
+):
+    names = Names(*addresses)
+    monkeypatch.setattr(aiohttp.connector, "DefaultResolver", lambda **_: names)
     with socket.socket() as closed:  # bound, and nobody listens
         closed.bind(("127.0.0.1", 0))
         url = f"https://provider.test:{closed.getsockname()[1]}/v1"
