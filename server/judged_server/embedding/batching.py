@@ -329,7 +329,7 @@ class Workers:
             threading.Thread(
                 target=self._work, args=[not number], name=f"embed-{self.name}", daemon=True
             )
-            for number in range(self.session.facts.workers + 1)
+            for number in range(self.session.workers + 1)
         ]
         for thread in self._threads:
             thread.start()
@@ -361,7 +361,7 @@ class Workers:
             took = time.monotonic() - begun
             note("infer", took, {window.call for window in windows})
             if not any(isinstance(result, tuple) for result in results):
-                self.queue.measured(batch, took, self.session.facts.workers)
+                self.queue.measured(batch, took, self.session.workers)
             if _failed(results[0]) and len(windows) > 1:
                 # One text may be to blame, or memory may be short: two halves, then give up.
                 middle = -(-len(windows) // 2)

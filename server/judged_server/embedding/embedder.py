@@ -52,13 +52,12 @@ class ModelEmbedder:
         max_delay_s: float = MAX_DELAY_S,
     ) -> None:
         """Take over a session that runs as the card says, and a cache of its dimensions."""
-        facts = session.facts
         self.card = card
-        self._runtime = facts.runtime
+        self._runtime = session.runtime
         self._cache = cache
         self._tokenizer = tokenizer
         self._admission = Admission(MODEL, max_delay_s)
-        self._queue = WorkQueue(self._admission, facts.batch_tokens)
+        self._queue = WorkQueue(self._admission, session.batch_tokens)
         self._workers = Workers(
             card.name, self._queue, tokenizer, session, cache.put, report_unhealthy
         )

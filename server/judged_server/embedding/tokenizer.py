@@ -203,13 +203,12 @@ class WindowTokenizer:
 
     def _special_tokens(self) -> tuple[TokenIds, TokenIds]:
         """Return what the model wants before and after the tokens of a single text."""
-        bare = self._tokenizer.encode(_PROBE, add_special_tokens=False).ids
-        whole = self._tokenizer.encode(_PROBE, add_special_tokens=True).ids
-        for start in range(len(whole) - len(bare) + 1):
-            if bare and whole[start : start + len(bare)] == bare:
-                after = whole[start + len(bare) :]
-                return np.array(whole[:start], np.int64), np.array(after, np.int64)
-        raise ValueError("its special tokens can't be told from the tokens of a text")
+        whole = self._tokenizer.encode(_PROBE)
+        token_ids = np.array(whole.ids, np.int64)
+        own = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)
+        if not len(own):
+            raise ValueError("its special tokens can't be told from the tokens of a text")
+        return token_ids[: own[0]], token_ids[own[-1] + 1 :]
 
 
 def _pieces(text: str, chars: int) -> Iterator[str]:

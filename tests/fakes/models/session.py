@@ -13,7 +13,6 @@ import numpy as np
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.base import ModelCard
 from judged_server.embedding.embedder import ModelEmbedder
-from judged_server.embedding.runtime.session import SessionFacts
 
 from tests.fakes.models.tiny_model import HIDDEN, VOCABULARY, WINDOW
 
@@ -35,7 +34,9 @@ class FakeSession:
         self.begun = threading.Semaphore(0)
         self.fail_on: str | None = None
         self.error: BaseException = RuntimeError("a bug")
-        self.facts = SessionFacts("fake 1", 1)
+        self.runtime = "fake 1"
+        self.workers = 1
+        self.batch_tokens = 0
 
     def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         letters = [self._letters(row, kept) for row, kept in zip(token_ids, mask, strict=True)]

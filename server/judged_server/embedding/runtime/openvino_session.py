@@ -14,7 +14,6 @@ import openvino
 from judged_server.domain import Float32Array, IntArray
 from judged_server.embedding.runtime.backend import BF16
 from judged_server.embedding.runtime.session import (
-    SessionFacts,
     UnusableGraphError,
     check_inputs,
     choose_output,
@@ -64,8 +63,9 @@ class OpenVinoSession:
                 f"OpenVINO would compute it in {really.get_type_name()}, not in {precision}; set "
                 "embedding_precision to fp32"
             )
-        version = openvino.get_version().partition("-")[0]
-        self.facts = SessionFacts(f"openvino {version}", workers, BATCH_TOKENS)
+        self.runtime = f"openvino {openvino.get_version().partition('-')[0]}"
+        self.workers = workers
+        self.batch_tokens = BATCH_TOKENS
         self._has_types = "token_type_ids" in names
         self._output = self._model.output(output)
         self._pooling = pooling

@@ -6,7 +6,6 @@ What any session does with ids and hidden states, and ONNX Runtime's on the CPU 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,9 +80,8 @@ def finite_rows(vectors: Float32Array) -> BoolArray:
     return np.asarray(np.isfinite(vectors).all(axis=1))
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFacts:
-    """How a model runs.
+class Session(Protocol):
+    """A loaded model. `run` is called from several threads at once.
 
     `runtime` is the runtime's name and version, and enters the keys of stored vectors; `workers`
     how many batches it should run at once, of at most `batch_tokens`, padding included; 0: as the
@@ -92,16 +90,7 @@ class SessionFacts:
 
     runtime: str
     workers: int
-    batch_tokens: int = 0
-
-
-class Session(Protocol):
-    """A loaded model. `run` is called from several threads at once."""
-
-    @property
-    def facts(self) -> SessionFacts:
-        """What runs, and how many batches side by side."""
-        ...
+    batch_tokens: int
 
     def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         """Return one vector a row of the padded (rows, tokens) ids.
@@ -160,9 +149,9 @@ class OnnxSession:
             raise UnusableDeviceError(
                 provider, f"ONNX Runtime took {really}: no device, driver or library?"
             )
-        self.facts = SessionFacts(
-            f"onnxruntime {ort.__version__}", workers, GPU_BATCH_TOKENS if on_gpu else 0
-        )
+        self.runtime = f"onnxruntime {ort.__version__}"
+        self.workers = workers
+        self.batch_tokens = GPU_BATCH_TOKENS if on_gpu else 0
         self._pooling = pooling
         inputs = self._session.get_inputs()
         self._inputs = frozenset(node.name for node in inputs)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from judged_server.embedding.embedder import ModelEmbedder
 from judged_server.embedding.tokenizer import WindowTokenizer
@@ -23,9 +21,7 @@ def make(session):
 
     def build(workers=1, memory_bytes=0, tokenizer=None, batch_tokens=0, **options):
         tokenizer = tokenizer or WindowTokenizer(tiny_model.tokenizer(), WINDOW)
-        session.facts = dataclasses.replace(
-            session.facts, workers=workers, batch_tokens=batch_tokens
-        )
+        session.workers, session.batch_tokens = workers, batch_tokens
         cache = VectorCache(HIDDEN, memory_bytes)
         made.append(ModelEmbedder(CARD, tokenizer, session, cache, **options))
         return made[-1]
