@@ -169,22 +169,16 @@ class Judge(ABC):
     wants_embeddings  whether groups must bring the caller's vectors; otherwise they must not.
     wants_spans       whether groups must bring spans; otherwise they must not.
     needs_expected    whether it compares with an expected text; otherwise it judges a result alone.
+    priced            whether the prices of all models that it may ask are known.
+    unavailable       why it can't judge here, "" when it can.
     """
 
     identity: JudgeIdentity
     wants_embeddings = False
     wants_spans = False
     needs_expected = True
-
-    @property
-    def priced(self) -> bool:
-        """Whether the prices of all models that it may ask are known."""
-        return True
-
-    @property
-    def unavailable(self) -> str:
-        """Why it can't judge here now, "" when it can."""
-        return ""
+    priced = True
+    unavailable = ""
 
     def check_api_keys(self, cache: CacheMode) -> None:  # noqa: B027 - most need none
         """Raise ModelNotConfigured when it may have to ask a model whose key is missing."""
@@ -247,18 +241,10 @@ class ComposedJudge(Judge):
         self.wants_embeddings = judges[0].wants_embeddings
         self.wants_spans = judges[0].wants_spans
         self.needs_expected = any(judge.needs_expected for judge in judges)
+        self.priced = all(judge.priced for judge in judges)
+        self.unavailable = next((judge.unavailable for judge in judges if judge.unavailable), "")
         self.fingerprints = [judge.identity.fingerprint for judge in judges]
         self.names = [f"{judge.identity.kind}/{judge.identity.fingerprint[:8]}" for judge in judges]
-
-    @property
-    def priced(self) -> bool:
-        """Whether the prices of all models that any of them may ask are known."""
-        return all(judge.priced for judge in self.judges)
-
-    @property
-    def unavailable(self) -> str:
-        """Why the first that can't judge here now can't, "" when all can."""
-        return next((judge.unavailable for judge in self.judges if judge.unavailable), "")
 
     def check_api_keys(self, cache: CacheMode) -> None:
         """Raise ModelNotConfigured when one may have to ask a model whose key is missing."""
@@ -275,18 +261,15 @@ class Kind(ABC):
     """What may be asked of a kind of judge.
 
     kind            the name requests use.
+    profiles        the default first. A judge without variants has one, named "".
     for_embeddings  the parameters of a judge that wants the caller's vectors; None without one.
     asks_models     whether its judges may ask language models, and so take long and cost money.
     """
 
     kind: str
+    profiles: tuple[Profile, ...]
     for_embeddings: Mapping[str, ParameterScalar] | None = None
     asks_models = False
-
-    @property
-    @abstractmethod
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles, the default first. A judge without variants has one, named ""."""
 
 
 class JudgeKind(Kind):

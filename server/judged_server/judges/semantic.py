@@ -65,32 +65,33 @@ class SemanticKind(JudgeKind):
     """Builds semantic judges over the embedding models of this server."""
 
     kind = "semantic"
+    profiles = (
+        Profile(
+            "",
+            "Cosine of the two texts' embeddings; the query is not used. The threshold is a "
+            "default that a request may set; metrics *_similarity have a fixed one of their own.",
+            MIN_SCORE,
+            (
+                Parameter(
+                    "model",
+                    "",
+                    f'The embedding model; empty for the server\'s default, "{CALLER}" for vectors '
+                    "that every group brings itself.",
+                ),
+                Parameter(
+                    "long_text",
+                    TRUNCATE,
+                    "A text longer than the model's window is truncated and flagged, rejected, or "
+                    "cut into windows of which the best cosine counts.",
+                    choices=LONG_TEXT_POLICIES,
+                ),
+            ),
+        ),
+    )
     for_embeddings: Mapping[str, ParameterScalar] | None = {"model": CALLER}
 
     def __init__(self, embedders: StoredEmbedders) -> None:
         self._embedders = embedders
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """One profile; its parameters are the model and what happens to long texts."""
-        model = Parameter(
-            "model",
-            "",
-            f'The embedding model; empty for the server\'s default, "{CALLER}" for vectors that '
-            "every group brings itself.",
-        )
-        long_text = Parameter(
-            "long_text",
-            TRUNCATE,
-            "A text longer than the model's window is truncated and flagged, rejected, or cut "
-            "into windows of which the best cosine counts.",
-            choices=LONG_TEXT_POLICIES,
-        )
-        description = (
-            "Cosine of the two texts' embeddings; the query is not used. The threshold is a "
-            "default that a request may set; metrics *_similarity have a fixed one of their own."
-        )
-        return (Profile("", description, MIN_SCORE, (model, long_text)),)
 
     def build(self, spec: JudgeSpec) -> SemanticJudge:
         """Return the judge. Raises ModelNotInstalled when its model is not on this server."""

@@ -18,7 +18,7 @@ from judged.values.agreement import PositionBias, RankedSystem, SystemRanking
 from judged.values.choices import Estimate, Interval, IntervalOptions
 
 from judged_server.domain import FloatArray, IntArray, need
-from judged_server.statistics.intervals import check_draws, resample_counts
+from judged_server.statistics.intervals import check_draws, resample_counts, special
 
 PRIOR_SD = 3.0
 """Of the strengths, in natural log-odds: 20 to 1 is within one of it, so that data decide."""
@@ -151,9 +151,8 @@ def _fit(outcomes: FloatArray, pairs: IntArray, n: int, start: FloatArray) -> Fl
     hessian = np.empty((len(won), n + 1, n + 1))
     for _ in range(_MAX_STEPS):
         half = at[:, :n] @ design.T
-        weights = np.stack([half, np.broadcast_to(at[:, n:], half.shape), -half])
-        weights = np.exp(weights - weights.max(axis=0))
-        p_won, p_tied, p_lost = weights / weights.sum(axis=0)
+        odds = np.stack([half, np.broadcast_to(at[:, n:], half.shape), -half])
+        p_won, p_tied, p_lost = special().softmax(odds, axis=0)
         lean = p_won - p_lost
         gradient = np.concatenate(
             [

@@ -59,18 +59,11 @@ class AnswersKind:
     """
 
     kind = KIND
-
-    def __init__(
-        self, models: ChatModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
-    ) -> None:
-        self._models = models
-        self.rubrics = rubrics
-        self.model_caller = model_caller
-
-    @property
-    def profile(self) -> Profile:
-        """The one profile; the threshold is each rubric's own, so that it has none."""
-        parameters = (
+    profile = Profile(
+        "",
+        "A language model scores answers by a rubric; for ScoreAnswers only.",
+        0.0,  # the threshold is each rubric's own
+        (
             MODEL,
             samples_of("score"),
             TEMPERATURE,
@@ -82,9 +75,15 @@ class AnswersKind:
                 1,
                 1_000_000,
             ),
-        )
-        description = "A language model scores answers by a rubric; for ScoreAnswers only."
-        return Profile("", description, 0.0, parameters)
+        ),
+    )
+
+    def __init__(
+        self, models: ChatModels | None, rubrics: Mapping[str, Rubric], model_caller: ModelCaller
+    ) -> None:
+        self._models = models
+        self.rubrics = rubrics
+        self.model_caller = model_caller
 
     def build(
         self,

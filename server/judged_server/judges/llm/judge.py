@@ -75,17 +75,13 @@ class LlmKind(JudgeKind):
     ) -> None:
         self._models = models
         self._rubrics = {name: rubric for name, rubric in rubrics.items() if rubric.judges_contexts}
-        self._rubric = RUBRIC if RUBRIC in self._rubrics else next(iter(self._rubrics))
         self._model_caller = model_caller
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """One profile; its parameters are the model, what it is asked, and how often."""
+        usual = RUBRIC if RUBRIC in self._rubrics else next(iter(self._rubrics))
         parameters = (
             MODEL,
             Parameter(
                 "rubric",
-                self._rubric,
+                usual,
                 "What the model is asked, by id, or by id@version.",
                 choices=(
                     *self._rubrics,
@@ -97,7 +93,7 @@ class LlmKind(JudgeKind):
             Parameter("max_tokens", 256, "The longest reply.", 1, 32768),
         )
         description = "A language model says whether the texts match, by a rubric."
-        return (Profile("", description, self._rubrics[self._rubric].min_score, parameters),)
+        self.profiles = (Profile("", description, self._rubrics[usual].min_score, parameters),)
 
     def build(self, spec: JudgeSpec) -> LlmJudge:
         """Return the judge.
@@ -140,17 +136,9 @@ class LlmJudge(Judge):
             LlmKind.kind, "", min_score, asked.signature_parts(), VERSION, asked.key_parts()
         )
         self.identity = replace(identity, max_grade=asked.rubric.max_grade)
-
-    @property
-    def priced(self) -> bool:
-        """Whether the prices of all models that may answer are known."""
-        return self._asked.priced
-
-    @property
-    def unavailable(self) -> str:
-        """Why its model can't be asked, "" when it can."""
-        fault = missing_key_fault(self._asked.model)
-        return "" if fault is None else fault.message
+        self.priced = asked.priced
+        fault = missing_key_fault(asked.model)
+        self.unavailable = "" if fault is None else fault.message
 
     def check_api_keys(self, cache: CacheMode) -> None:
         """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""

@@ -27,6 +27,7 @@ class Model:
     """A model that can't be asked; it is its own only model."""
 
     problem = ""
+    fallback = None
 
     def __init__(self, prices: Prices | None = None) -> None:
         self.card = ChatModelCard("m", "p", "openai", "m", True, prices)
