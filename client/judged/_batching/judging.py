@@ -138,7 +138,7 @@ def cut(
 
 def _work(piece: Piece) -> int:
     n = piece.end - piece.start
-    return n_contexts(piece.group, n) or (n if piece.group.open_ended else 0)
+    return n_contexts(piece.group, n) or n * piece.group.open_ended
 
 
 def _pieces(

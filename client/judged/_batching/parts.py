@@ -249,7 +249,7 @@ class EvaluateStream(Stream[None]):
         self._checked = isinstance(self._groups, Sequence)
         self._total: int | None = None
         if self._checked:
-            checked = list(map(checked_group, self._groups, count()))
+            checked = map(checked_group, self._groups, count())
             self._total = sum(n_contexts(group, group.n_retrieved) for group in checked)
         self._start = write_fields(
             pb.StreamEvaluateStart,

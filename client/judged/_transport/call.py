@@ -24,7 +24,6 @@ from judged.v1 import judge_service_pb2 as pb
 
 REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
-BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
 HINT = "is judged-server running there, with TLS on both sides or neither (Tls(...), --tls-ca)?"
 """What to look at when an address can't be reached: gRPC seldom tells a failed handshake."""
 _OTHER_NAME = "call the server by a name of its certificate, or name one: Tls(name=...), --tls-name"
@@ -73,7 +72,7 @@ def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 -
         hint = _OTHER_NAME if "Hostname Verification" in message else HINT
         message = f"can't reach {target}: {message}; {hint}"
     kind = _CLASSES.get(code, errors.InternalError)
-    if info.reason == BUDGET_EXHAUSTED:
+    if info.reason == "BUDGET_EXHAUSTED":
         kind = errors.BudgetExhausted
     error = kind(
         message,
@@ -186,11 +185,6 @@ class CallOptions:
                 rule = "must map names to texts; use credentials= for tokens"
                 raise errors.InvalidArgument.of_field("metadata", rule)
 
-    @property
-    def pairs(self) -> Metadata:
-        """The metadata as gRPC takes it: names in small letters."""
-        return tuple((name.lower(), value) for name, value in (self.metadata or {}).items())
-
 
 class Deadline:
     """The time a call has as a whole, all its chunks, tries and waits, and its other options."""
@@ -236,7 +230,8 @@ class Attempts:
         self._failing_since = 0.0
         self._error: errors.JudgedError | None = None
         request_id = str(uuid.uuid4())
-        own = self._deadline.options.pairs
+        given = self._deadline.options.metadata or {}
+        own = [(name.lower(), text) for name, text in given.items()]  # as gRPC takes names
         self.metadata = ((REQUEST_ID, request_id), *self._who(), *own)
         if isinstance(self._request, pb.BatchJudgeRequest) and not self._request.request_id:
             self._request.request_id = request_id
