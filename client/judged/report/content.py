@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
 from functools import cached_property
@@ -210,21 +209,15 @@ def make_report(
         interval = made.difference.interval
         said = made.warnings or (() if interval is None else interval.warnings)
         told |= {f"difference of {made.metric}: {warning}": None for warning in said}
-    with _reading():
+    try:
         run = read_run(document, names[0])
         before = None if baseline is None else read_run(baseline, names[1])
         gates = Record(document, "document", None, "").records("gates")
         held = [(bool(g.optional_label("passed")), g.optional_text("message") or "") for g in gates]
-    run = replace(run, warnings=[*run.warnings, *told])
-    return Report(run, before, comparisons, held, title)
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    try:
-        yield
     except FileError as error:
         raise NoResultDocument.of_field(error.name, error.problem) from None
+    run = replace(run, warnings=[*run.warnings, *told])
+    return Report(run, before, comparisons, held, title)
 
 
 def verdict_of(made: RunComparison) -> str:
