@@ -60,7 +60,6 @@ test-wheel: setup
 	  --ignore tests/unit/client/test_arrow.py \
 	  --ignore tests/unit/client/test_local.py \
 	  --ignore tests/unit/client/report/test_page.py \
-	  --ignore tests/unit/client/labelling/test_screen.py \
 	  --ignore tests/unit/client/evaluation/datasets/test_cells.py \
 	  --ignore tests/unit/client/evaluation/test_result.py \
 	  --ignore tests/unit/client/values/test_shift.py

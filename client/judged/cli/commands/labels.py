@@ -25,8 +25,7 @@ from judged.cli.tables import (
     estimate_warnings,
     estimates_table,
 )
-from judged.labelling import Item, Judged, LabelFile
-from judged.labelling.items import RANDOM_SHARE, summarize
+from judged.labelling import RANDOM_SHARE, Item, Judged, LabelFile, summarize
 from judged.values.choices import estimates_of, shared_warnings
 
 _LARGEST_SCALE = 100
@@ -190,6 +189,6 @@ def _on_screen(drawn: Sequence[Item], labels: LabelFile, chances: Mapping[str, f
         raise Problem("the screen needs textual: pip install 'judged[label]'")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Problem("the screen needs a terminal; --summary does not")
-    from judged.labelling.screen import LabelScreen  # noqa: PLC0415 - of an extra
+    from judged.cli.label_screen import LabelScreen  # noqa: PLC0415 - of an extra
 
     LabelScreen(drawn, labels, chances.__getitem__).run()

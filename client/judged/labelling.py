@@ -1,4 +1,7 @@
-"""Items to be labelled, their order, the file of labels, and what these say of all items.
+"""Labels where they help: which items people should look at, and what their labels are worth.
+
+Items of which the judge is unsure are drawn more often than others, each with a probability that
+is known, so that what the labels say holds for all items. Needs no more than the base install.
 
 An item's probability of being drawn grows with its uncertainty; a share of the labels is spread
 evenly over all items, so that no probability is 0 and weights stay bounded (Zrnic, Candes (2024),
@@ -32,6 +35,15 @@ from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.evaluation.labels import INCLUSION
 from judged.values import CalibrateOptions, CorrectedEstimate, IntervalOptions, LabelledScores
+
+__all__ = [
+    "Item",
+    "Judged",
+    "Label",
+    "LabelFile",
+    "drawing_order",
+    "inclusion_probabilities",
+]
 
 RANDOM_SHARE = 0.25
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from judged.cli.label_screen import LabelScreen
 from judged.labelling import Item, LabelFile
-from judged.labelling.screen import LabelScreen
 from textual.pilot import Pilot
 from textual.widgets import Static
 

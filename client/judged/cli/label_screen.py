@@ -16,7 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, ProgressBar, Static
 
 from judged.evaluation import FileError
-from judged.labelling.items import Item, Label, LabelFile
+from judged.labelling import Item, Label, LabelFile
 from judged.report.content import visible
 
 
