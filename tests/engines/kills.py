@@ -92,10 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def asked(folder: Path) -> Iterator[tuple[Model, str]]:
-    """Yield a model, and the address of a server that asks it and keeps its replies."""
-    columns = {"id": list(range(ROWS)), "query": [f"row {i}." for i in range(ROWS)]}
-    texts = {"gold": ["four weeks"] * ROWS, "retrieved": ["for four weeks"] * ROWS}
+def asked(folder: Path, rows: int = ROWS) -> Iterator[tuple[Model, str]]:
+    """Write a table; yield a model, and the address of a server that asks it and keeps replies."""
+    columns = {"id": list(range(rows)), "query": [f"row {i}." for i in range(rows)]}
+    texts = {"gold": ["four weeks"] * rows, "retrieved": ["for four weeks"] * rows}
     pq.write_table(pa.table({**columns, **texts}), folder / "in.parquet")
     with Model() as model:
         threading.Thread(target=model.serve_forever, daemon=True).start()

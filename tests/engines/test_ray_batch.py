@@ -184,9 +184,24 @@ def test_ids_that_tell_no_rows_apart_are_refused(target: str, table: Any, tmp_pa
     assert f"in.parquet: id: is 7 in rows 7 and {N}; give every row an id of its own" in said
 
 
-def test_no_kill_loses_a_row_or_has_one_twice_or_paid_again(tmp_path: Path) -> None:
-    def batch(address: str) -> list[str]:
-        words = "-m judged.cli batch in.parquet -o out --id id --expected gold --block-rows 100"
-        return [*words.split(), "--judge", "llm", "--target", address]
+def test_blocks_that_were_judged_when_it_was_killed_are_kept(tmp_path: Path) -> None:
+    with kills.asked(tmp_path, 2000) as (model, address):
+        command = [sys.executable, *counted(address)]
+        environ = {**os.environ, "RAY_ADDRESS": ""}
+        with subprocess.Popen(command, cwd=tmp_path, env=environ) as job:
+            model.wait(600, lambda: job.poll() is not None)
+            n = model.asked.total()
+            job.kill()
+    kept = [pq.read_metadata(part).num_rows for part in kills.whole_parts(tmp_path)]
+    assert set(kept) == {100}
+    assert sum(kept) >= n - 100 * (os.cpu_count() or 1)
 
-    assert kills.survive(tmp_path, batch, "", "ray::") == kills.UNHARMED
+
+def counted(address: str) -> list[str]:
+    """Return the words of a job that asks a model."""
+    words = "-m judged.cli batch in.parquet -o out --id id --expected gold --block-rows 100"
+    return [*words.split(), "--judge", "llm", "--target", address]
+
+
+def test_no_kill_loses_a_row_or_has_one_twice_or_paid_again(tmp_path: Path) -> None:
+    assert kills.survive(tmp_path, counted, "", "ray::") == kills.UNHARMED
