@@ -168,9 +168,9 @@ def _list(path: Path) -> None:
         raise SettingsError(
             f"tenants: there is no {tokens_beside(path)}; judged-server tenants add makes it"
         ) from None
-    tenants = read_tenants(path)
-    for name in tenants.by_name:
-        print(name)
+    tenants = read_tenants(path, file.secret)
+    for name, tenant in tenants.by_name.items():
+        print(f"{name}, cache {tenant.cache_id}")
         for token in file.of(name, _now()):
             print(f"  token {_shown(token)}")
     for name in sorted({each.tenant for each in file.tokens} - tenants.by_name.keys()):

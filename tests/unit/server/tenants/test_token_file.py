@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from judged_server import tenants as token_file
-from judged_server.settings import SettingsError
+from judged_server.commands.tenants import manage_tenants
+from judged_server.settings import SettingsError, load
 from judged_server.tenants import (
     TokenFile,
     changing,
     hash_of,
     read_tokens,
+    tokens_beside,
 )
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -82,3 +86,26 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str):
     path.write_text(content)
     with pytest.raises(SettingsError, match="restore it, or remove it"):
         read_tokens(path)
+
+
+def test_the_list_shows_which_tenants_and_servers_find_each_other_s_replies(tmp_path, capsys):
+    def ids(name: str, tokens_of: str) -> list[str]:
+        path = tmp_path / f"{name}.toml"
+        path.write_text(
+            '[tenants.a]\ncache = "shared:x"\n[tenants.b]\ncache = "shared:x"\n[tenants.c]\n'
+        )
+        with changing(tokens_beside(tmp_path / f"{tokens_of}.toml")) as held:
+            held[0], _ = held[0].with_new("a", NOW, HOUR)
+        if name != tokens_of:
+            shutil.copy(tokens_beside(tmp_path / f"{tokens_of}.toml"), tokens_beside(path))
+        assert manage_tenants(Namespace(action="list"), load({"tenants": str(path)})) == 0
+        return [
+            line.rpartition(" ")[2]
+            for line in capsys.readouterr().out.splitlines()
+            if "cache" in line
+        ]
+
+    first, copy, other = ids("first", "first"), ids("copy", "first"), ids("other", "other")
+    assert first[0] == first[1] != first[2]
+    assert copy == first
+    assert not set(other) & set(first)
