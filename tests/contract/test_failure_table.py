@@ -67,14 +67,14 @@ TESTS = {
 }
 
 
-def test_the_rows_are_these():
+def test_the_rows_are_these() -> None:
     page = (ROOT / "docs" / "faults.md").read_text("utf-8")
     section = page.partition("## Servers, stores and engines that fail")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
     assert rows[1:] == list(TESTS)
 
 
-def test_the_tests_are_there():
+def test_the_tests_are_there() -> None:
     for tests in TESTS.values():
         for test in tests:
             path, _, name = test.partition("::")

@@ -23,7 +23,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import Connection
@@ -181,13 +182,11 @@ def stored_replies(url: str, *, purge: bool) -> tuple[int, int]:
     return count, size
 
 
-@dataclass(slots=True, eq=False)
-class Asked:
-    """What somebody waits for: keys, a key to be claimed, or work to be done."""
+class Asked(NamedTuple):
+    """What somebody waits for, in words of the work that it is for."""
 
     what: Any
     future: asyncio.Future[Any]
-    is_granted: bool = False
 
 
 class Worker(threading.Thread):
@@ -205,7 +204,9 @@ class Worker(threading.Thread):
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._connected, self._work = connected, work
+        self._db: Connection | None = None
         self._asked: deque[Asked] = deque()
+        self._batch: list[Asked] = []
         self._woken = threading.Event()
         self.is_closing = self._is_told = False
         self._failures = 0
@@ -222,25 +223,22 @@ class Worker(threading.Thread):
         """Let it call `work`."""
         self._woken.set()
 
-    async def answer(self, asked: Asked) -> Any:  # noqa: ANN401
-        """Return what comes of what is asked. Raises StoreAway where nothing does."""
+    async def ask(self, what: object) -> Any:  # noqa: ANN401
+        """Return the answer to what is asked. Raises StoreAway where there is none."""
         if self.is_away:
             raise StoreAway
-        self._asked.append(asked)
+        future = asyncio.get_running_loop().create_future()
+        self._asked.append(Asked(what, future))
         self._woken.set()
         try:
-            while not asked.future.done():
+            while not future.done():
                 if self.is_away:
                     self._tell("it does not answer")
                     raise StoreAway
-                await asyncio.wait({asked.future}, timeout=_LOOK_S)
-            return asked.future.result()
+                await asyncio.wait({future}, timeout=_LOOK_S)
+            return future.result()
         finally:
-            asked.future.cancel()
-
-    async def ask(self, what: object) -> Any:  # noqa: ANN401
-        """Return the answer to what is asked. Raises StoreAway where there is none."""
-        return await self.answer(Asked(what, _new()))
+            future.cancel()
 
     def close(self) -> None:
         """End it once it has done what waits, or can't."""
@@ -250,53 +248,54 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         """Work until it is closed."""
-        db: Connection | None = None
-        batch: list[Asked] = []
-        is_last = False
-        while not is_last:
+        while True:
             self._woken.clear()
-            is_last, self._began = self.is_closing, time.monotonic()
-            batch = [each for each in batch if not each.future.done()]
-            while self._asked and len(batch) < _BATCH:
-                if not (asked := self._asked.popleft()).future.done():
-                    batch.append(asked)
-            try:
-                db = self._connected() if db is None else db
-                pause = self._work(db, batch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                if db is not None:
-                    db.close()
-                db, pause = None, 0.0
-                self._failed(error)
-            else:
-                batch = []
-                self._succeeded()
+            is_closing, self._began = self.is_closing, time.monotonic()
+            pause = self._turn()
             self._began = None
-            if self._failures > 1 and not is_last:
+            if is_closing and (pause is None or self._failures > 1):
+                break
+            if self._failures > 1:
                 time.sleep(AGAIN_S)  # whoever comes in the meantime is told at once
-            elif not (self._asked or is_last):
+            elif not self._asked:
                 self._woken.wait(pause)
-        if db is not None:
-            db.close()
+        if self._db is not None:
+            self._db.close()
 
-    def _succeeded(self) -> None:
-        self._failures = 0
+    def _turn(self) -> float | None:
+        while self._asked and len(self._batch) < _BATCH:
+            self._batch.append(self._asked.popleft())
+        self._batch = [each for each in self._batch if not each.future.done()]
+        try:
+            self._db = self._db or self._connected()
+            pause = self._work(self._db, self._batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+            if self._db is not None:
+                self._db.close()
+            self._db = None
+            self._failures += 1
+            if not isinstance(error, psycopg.Error):
+                _log.exception("store failed", connection=self.name)
+            if self._failures > 1:  # a connection that was cut says nothing of the database
+                self._tell(str(error).partition("\n")[0] or type(error).__name__)
+            return 0.0
+        self._batch, self._failures = [], 0
         if self._is_told:
             self._is_told = False
             _log.info("store reachable again", connection=self.name)
-
-    def _failed(self, error: Exception) -> None:
-        self._failures += 1
-        if not isinstance(error, psycopg.Error):
-            _log.exception("store failed", connection=self.name)
-        if self._failures > 1:  # a connection that was cut says nothing of the database
-            self._tell(str(error).partition("\n")[0] or type(error).__name__)
+        return pause
 
     def _tell(self, reason: str) -> None:
         """Write one line in the log until the database is back."""
         if not self._is_told:
             self._is_told = True
             _log.warning("store unreachable", connection=self.name, reason=reason)
+
+
+@dataclass(slots=True)
+class _Claim:
+    key: bytes
+    is_granted: bool = False
 
 
 class PostgresRows:
@@ -312,9 +311,8 @@ class PostgresRows:
         self._ttl_s = ttl_s
         self._lock = threading.Lock()
         self._puts: dict[bytes, tuple[Row, asyncio.Future[None]]] = {}
-        self._put_bytes = 0
         self._released: deque[bytes] = deque()
-        self._left: deque[Asked] = deque()
+        self._left: deque[_Claim] = deque()
         """Claims that nobody waits for any more."""
         self._doubtful: set[bytes] = set()
         """Keys that may be claimed without anybody's knowledge, or are to be released."""
@@ -343,13 +341,12 @@ class PostgresRows:
 
         Rows wait for a database that is away, up to MAX_WAITING_BYTES of them.
         """
-        written = _new()
+        written = asyncio.get_running_loop().create_future()
         with self._lock:
-            before = self._puts.get(row.key)
-            size = self._put_bytes + len(row.payload) - (len(before[0].payload) if before else 0)
-            is_taken = size <= MAX_WAITING_BYTES
+            waiting = sum(len(other.payload) for other, _ in self._puts.values())
+            is_taken = waiting + len(row.payload) <= MAX_WAITING_BYTES
             if is_taken:
-                self._puts[row.key], self._put_bytes = (row, written), size
+                self._puts[row.key] = row, written
         if not is_taken:
             self.release(row.key)
             return
@@ -365,11 +362,11 @@ class PostgresRows:
         """
         if self.is_away:
             raise StoreAway
-        asked = Asked(key, _new())
+        claim = _Claim(key)
         try:
-            row: Row | None = await self._claiming.answer(asked)
+            row: Row | None = await self._claiming.ask(claim)
         except BaseException:
-            self._left.append(asked)
+            self._left.append(claim)
             self._claiming.wake()
             raise
         return row
@@ -385,7 +382,7 @@ class PostgresRows:
         self._moving.close()
         self._claiming.close()
 
-    def _move(self, db: Connection, asked: list[Asked]) -> None:
+    def _move(self, db: Connection, asked: list[Asked]) -> float | None:
         """Read and write replies."""
         found = _read(db, {key for each in asked for key in each.what})
         whole = {key: row for key, row in found.items() if row is not None and row.payload}
@@ -393,9 +390,10 @@ class PostgresRows:
             (each.future, {key: whole[key] for key in each.what if key in whole}) for each in asked
         )
         with self._lock:
-            puts = [self._puts[key] for key in sorted(self._puts)]
-        for start in range(0, len(puts), _BATCH):
-            self._put(db, puts[start : start + _BATCH])
+            puts = sorted(islice(self._puts.values(), _BATCH))
+        if puts:
+            self._put(db, puts)
+        return 0.0 if self._puts else None
 
     def _put(self, db: Connection, puts: list[tuple[Row, asyncio.Future[None]]]) -> None:
         values = [(row.key, row.checksum, *row[1:]) for row, _ in puts]
@@ -409,7 +407,6 @@ class PostgresRows:
             for row, written in puts:
                 if self._puts[row.key][1] is written:  # else a newer one waits
                     del self._puts[row.key]
-                    self._put_bytes -= len(row.payload)
         if not is_stored:
             for row, _ in puts:
                 self.release(row.key)  # else others follow them in vain
@@ -418,7 +415,7 @@ class PostgresRows:
     def _settle(self, db: Connection, asked: list[Asked]) -> float | None:
         """Do what waits of claims, and renew the lease."""
         now = time.monotonic()
-        self._doubtful.update(each.what for each in _taken(self._left) if each.is_granted)
+        self._doubtful.update(claim.key for claim in _taken(self._left) if claim.is_granted)
         self._doubtful.update(_taken(self._released))
         if self._doubtful:
             db.execute(_RELEASE, [sorted(self._doubtful), self._process])
@@ -426,14 +423,14 @@ class PostgresRows:
         if self._claiming.is_closing:
             db.execute(_LEAVE, [self._process])
             return None
-        wanted = {each.what for each in asked}
+        wanted = {each.what.key for each in asked}
         found: dict[bytes, Row | None] = {}
         if now - self._looked >= FOLLOW_S:
             self._looked = now
             found, ended = self._look(db)
             wanted |= ended
         for each in asked:
-            self._followed.setdefault(each.what, []).append(each)
+            self._followed.setdefault(each.what.key, []).append(each)
         asked.clear()  # if this fails they are looked at again
         if wanted:
             found |= self._claim(db, wanted)
@@ -456,7 +453,7 @@ class PostgresRows:
             if all(each.future.done() for each in many):
                 del self._followed[key]
         found = _read(db, self._followed)
-        return found, self._followed.keys() - found.keys()
+        return found, set(list(self._followed.keys() - found.keys())[:_BATCH])
 
     def _claim(self, db: Connection, keys: set[bytes]) -> dict[bytes, Row | None]:
         """Claim keys, and return what is under those that can't be claimed."""
@@ -473,7 +470,7 @@ class PostgresRows:
         for key in granted:
             waiting = [each for each in self._followed.pop(key) if not each.future.done()]
             if waiting:
-                waiting[0].is_granted = True
+                waiting[0].what.is_granted = True
                 told.append((waiting[0].future, None))
             else:
                 self._released.append(key)
@@ -481,10 +478,6 @@ class PostgresRows:
                 self._followed[key] = waiting[1:]
         tell(told)
         return found
-
-
-def _new() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
 
 
 def _taken(waiting: deque[Any]) -> list[Any]:
