@@ -72,18 +72,15 @@ def vector_keys(card: ModelCard, runtime: str, texts: Sequence[str], long_text: 
     """
     common = hashlib.sha256()
     for part in (*map(str, _OF_CARD(card)), runtime, str(ENGINE_VERSION), long_text):
-        common.update(_prefixed(part))
+        raw = part.encode()
+        common.update(len(raw).to_bytes(8, "little") + raw)
     keys = []
     for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
         sha256 = common.copy()
-        sha256.update(_prefixed(text))
+        sha256.update(len(raw).to_bytes(8, "little") + raw)
         keys.append(sha256.digest())
     return keys
-
-
-def _prefixed(text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogatepass")
-    return len(raw).to_bytes(8, "little") + raw
 
 
 ENTRY_BYTES = 420

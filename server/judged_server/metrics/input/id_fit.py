@@ -76,8 +76,8 @@ class IdSample:
     """Looks at the queries of a call for expected ids that were retrieved in another spelling."""
 
     def __init__(self) -> None:
-        self._looked = 0
-        self._seen = IdFit()
+        self._looked = self._compared = self._n_alike = self._n_same = 0
+        self._example: tuple[str, str] | None = None
         self._missed: dict[str, None] = {}
         self._others: dict[str, None] = {}
 
@@ -98,28 +98,24 @@ class IdSample:
             return
         self._looked += len(retrieved)
         others = [name for name in retrieved[:_SAMPLE] if name not in wanted]
-        pairs, seen = _alike(missed, others), self._seen
-        self._seen = replace(
-            _with_example(seen, *pairs[0]) if pairs and not seen.difference else seen,
-            compared=seen.compared + len(missed),
-            alike=seen.alike + len(pairs),
-            same=seen.same + sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs),
-        )
+        pairs = _alike(missed, others)
+        self._compared += len(missed)
+        self._n_alike += len(pairs)
+        self._n_same += sum(_form(a, _SAME) == _form(b, _SAME) for a, b in pairs)
+        self._example = self._example or next(iter(pairs), None)
         if len(self._others) < _KEPT:
             self._missed.update(dict.fromkeys(missed[:_KEPT]))
             self._others.update(dict.fromkeys(others[:_KEPT]))
 
     def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
         """Return how ids fit, with the numbers of all queries that retrieved something."""
-        fit = replace(self._seen, expected=expected, found=found, retrieved=retrieved)
-        if not found and not fit.difference and self._missed and self._others:
-            return _with_example(fit, *_nearest(self._missed, self._others))
-        return fit
-
-
-def _with_example(fit: IdFit, expected: str, retrieved: str) -> IdFit:
-    how = _difference(expected, retrieved)
-    return replace(fit, expected_id=expected, retrieved_id=retrieved, difference=how)
+        example = self._example
+        if example is None and not found and self._missed and self._others:
+            example = _nearest(self._missed, self._others)
+        counts = (expected, found, retrieved, self._compared, self._n_alike, self._n_same)
+        return (
+            IdFit(*counts) if example is None else IdFit(*counts, *example, _difference(*example))
+        )
 
 
 def add_fits(fits: Sequence[IdFit]) -> IdFit | None:

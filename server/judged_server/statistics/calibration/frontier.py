@@ -22,7 +22,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from judged.values.calibration import CascadeFrontier, FrontierPoint, FrontierStage
+from judged.values.calibration import (
+    CascadeFrontier,
+    CascadeOptions,
+    FrontierPoint,
+    FrontierStage,
+)
 from judged.values.calibrators import Calibrator, ErrorGuarantee, stages_sha256
 
 from judged_server.domain import (
@@ -205,18 +210,10 @@ _MIN_HALF = 2
 
 
 @dataclass(frozen=True, slots=True)
-class FrontierOptions:
-    """What the proposed cascade is to keep, and how its guarantee is made.
-
-    With `max_share` at most that share of the items reaches the dearest judge, with `max_cost` an
-    item costs that at most in the mean; otherwise the error is at most `max_error`. With
-    `may_abstain` no stage settles everything: what none is sure of has no verdict.
-    """
+class FrontierOptions(CascadeOptions):
+    """What the proposed cascade is to keep, with what the server takes where none is given."""
 
     max_error: float = 0.05
-    max_share: float | None = None
-    max_cost: float | None = None
-    may_abstain: bool = False
     confidence: float = 0.95
     seed: int = 0
 
