@@ -169,20 +169,15 @@ def mean(values: FloatArray) -> float | None:
 
 
 def mean_intervals(
-    values: FloatArray,
-    options: IntervalOptions,
-    field: str = "options.interval",
-    *,
-    unit: str = "queries",
+    values: FloatArray, options: IntervalOptions, unit: str = "queries"
 ) -> tuple[Interval | None, ...]:
     """Return the interval of each mean; `values` is float64[m, n], m metrics over n queries.
 
     `unit` is what the n are called in warnings, in the plural. None for all when n is below 2.
-    Raises what `check_work` raises. The method T gives mean -+ t * sd / sqrt(n), with n - 1 degrees
-    of freedom (Student 1908).
+    Callers `check_work` first. The method T gives mean -+ t * sd / sqrt(n), with n - 1 degrees of
+    freedom (Student 1908).
     """
     m, n = values.shape
-    check_work(n, m, options, field, unit=unit)
     if n < 2 or not m:
         return (None,) * len(values)
     means = exact_means(values)

@@ -285,7 +285,7 @@ def write_text_metrics(
 def _write_text_column(column: TextColumn, asked: TextMeasurement) -> pb.TextMetricResult:
     interval, known = None, column.known
     if asked.interval is not None:
-        (interval,) = mean_intervals(known[np.newaxis], asked.interval, "interval", unit="items")
+        (interval,) = mean_intervals(known[np.newaxis], asked.interval, "items")
     parts = zip(("values", "precision", "recall"), column.scores.T, strict=False)
     return write_fields(
         pb.TextMetricResult,

@@ -5,11 +5,10 @@ Imported only when a model is added: the runtime, onnx and the hub's library cos
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from huggingface_hub import HfApi
 
@@ -142,13 +141,11 @@ class WritableStore(ModelStore):
 
     @contextmanager
     def _staging(self) -> Iterator[Path]:
-        """Yield a folder on the store's own file system; what is left in it is removed."""
+        """Yield a folder on the store's own file system; what is left of it is removed."""
         self.root.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".new-", dir=self.root))
-        try:
-            yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        made = TemporaryDirectory(prefix=".new-", dir=self.root, ignore_cleanup_errors=True)
+        with made as staging:
+            yield Path(staging)
 
     def _publish(self, staging: Path, manifest: Manifest) -> Manifest:
         """Move a finished folder into place: other processes see all of it, or nothing."""
