@@ -91,13 +91,18 @@ def deal(n: int, seed: int) -> tuple[IntArray, int]:
     return order % MAX_UNITS, MAX_UNITS
 
 
+def numbered(clusters: IntArray | None, n: int) -> tuple[IntArray, int]:
+    """Return the number of each of n items' cluster from 0, and how many; None: each is its own."""
+    if clusters is None:
+        return np.arange(n), n
+    names, place = np.unique(clusters, return_inverse=True)
+    return place, len(names)
+
+
 def units_of(clusters: IntArray | None, n: int, seed: int) -> tuple[IntArray, Units]:
     """Return the unit of each of n items, and the units: items, or clusters where given."""
-    things, over = n, "items"
-    place: IntArray = np.arange(n, dtype=np.int64)
-    if clusters is not None:
-        names, place = np.unique(clusters, return_inverse=True)
-        things, over = len(names), "clusters"
+    place, things = numbered(clusters, n)
+    over = "items" if clusters is None else "clusters"
     unit_of, n_units = deal(things, seed)
     if n_units < things:
         over = f"{n_units} groups of {over}"

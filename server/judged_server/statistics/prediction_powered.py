@@ -41,7 +41,7 @@ import numpy as np
 from judged.values.choices import CorrectedEstimate, Estimate, Interval
 
 from judged_server.domain import FloatArray, IntArray
-from judged_server.statistics.intervals import mean, special
+from judged_server.statistics.intervals import mean, numbered, special
 
 ENOUGH_LABELS = 200
 """Below as many labelled clusters the result carries a warning."""
@@ -77,16 +77,15 @@ def correct_mean(
     The mean is over items, so that clusters weigh by their size. Values lie in [0, 1]; where some
     do not, the range is that of all values given. No estimate and no interval leaves the range.
     """
-    total, places = len(machine), np.arange(len(machine))
-    if clusters is not None:
-        places = np.unique(clusters, return_inverse=True)[1]
+    total = len(machine)
+    places, n_clusters = numbered(clusters, total)
     weights = np.ones(len(labelled))
     if inclusion is not None:
         weights = inclusion.max(initial=0.0) / inclusion
     everything = np.concatenate([machine, human])
     items = _Items(
-        places.astype(np.int64, copy=False),
-        int(places.max(initial=-1)) + 1,
+        places,
+        n_clusters,
         float(everything.min(initial=0.0)),
         float(everything.max(initial=1.0)),
         confidence,

@@ -25,6 +25,7 @@ from judged_server.statistics.intervals import (
     check_resampling,
     estimate,
     estimate_sums,
+    numbered,
     ratio,
     sum_by_unit,
     units_of,
@@ -289,11 +290,9 @@ def _counts(verdicts: BoolArray, labels: BoolArray) -> FloatArray:
 
 def cluster_folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]:
     """Return the fold of each item, clusters dealt out whole, and how many folds there are."""
-    things = place = np.arange(len(items.labels))
-    if items.clusters is not None:
-        things, place = np.unique(items.clusters, return_inverse=True)
-    n_folds = min(folds, len(things))
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(things))
+    place, n_clusters = numbered(items.clusters, len(items.labels))
+    n_folds = min(folds, n_clusters)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(n_clusters)
     return (order % n_folds)[place], n_folds
 
 

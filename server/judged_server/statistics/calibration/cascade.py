@@ -37,7 +37,7 @@ from judged.values.calibrators import ItemShares
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray, IntArray
 from judged_server.scheduling.fairness import checkpoint
-from judged_server.statistics.intervals import special
+from judged_server.statistics.intervals import numbered, special
 from judged_server.statistics.quality import LabelledScores
 
 MAX_WALKS = 4
@@ -103,7 +103,7 @@ def cascade_bounds(
     """
     risk = 1 - confidence
     yes = items.relevant(min_score)
-    clusters = np.arange(len(items.labels)) if items.clusters is None else items.clusters
+    clusters, _ = numbered(items.clusters, len(items.labels))
     sides = (
         _Side.of(items.scores, ~items.labels, clusters, yes),
         _Side.of(-items.scores, items.labels, clusters, ~yes),

@@ -22,7 +22,7 @@ from judged.values.calibrators import Calibrator
 from judged.values.choices import Estimate, IntervalOptions
 
 from judged_server.domain import TIE_TOLERANCE, BoolArray, FloatArray
-from judged_server.statistics.intervals import estimate_sums
+from judged_server.statistics.intervals import estimate_sums, numbered
 from judged_server.statistics.quality import (
     BINS,
     LabelledScores,
@@ -102,7 +102,7 @@ def reliability(
     """
     kept = Platt() if shipped is None else shipped
     prior = Platt.of_threshold(min_score) if shipped is None else shipped
-    n_clusters = len(items.labels) if items.clusters is None else len(np.unique(items.clusters))
+    _, n_clusters = numbered(items.clusters, len(items.labels))
     refusal = _refusal(items)
     fitted = None if refusal else fit(items.scores, items.labels, prior)
     if fitted is None:
