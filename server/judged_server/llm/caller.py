@@ -77,6 +77,10 @@ _LONGEST_S = 3600.0
 _PER_MILLION = 1e-6
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
 @dataclass(frozen=True, slots=True)
 class CallOptions:
     """What holds for every question of a call: when its last one must have ended, who pays.
@@ -101,7 +105,7 @@ class CallOptions:
 
         They end a little earlier, so that the caller still gets the reply.
         """
-        now = asyncio.get_running_loop().time()
+        now = _now()
         ends_at = now + _LONGEST_S
         if deadline is not None:
             leave_s = max(_LEAVE_SHARE * (deadline - now), _LEAVE_LEAST_S)
@@ -135,7 +139,7 @@ class _Asked(NamedTuple):
     @property
     def left_s(self) -> float:
         """The seconds until its answer must be there."""
-        return self.call_options.ends_at - asyncio.get_running_loop().time()
+        return self.call_options.ends_at - _now()
 
     def parsed(self, reply: ChatReply) -> ParsedReply:
         """Return what a reply says, whether it came just now or was kept."""
@@ -187,9 +191,9 @@ class ModelCaller:
             return None
         reply = self._cache.held(asked.key)
         if reply is None:
-            began = asyncio.get_running_loop().time()
+            began = _now()
             reply = await self._cache.stored(asked.key)
-            took = asyncio.get_running_loop().time() - began
+            took = _now() - began
             telemetry.note("stage_seconds", took, "store")
             if telemetry.tracer is not None:
                 telemetry.tracer.stages([telemetry.StageRun("store", time.time_ns(), took)])
@@ -324,7 +328,7 @@ class ModelCaller:
             request = request_for(
                 question, nonce, structured=card.structured, attempt=attempt, repair=repair
             )
-            began = asyncio.get_running_loop().time()
+            began = _now()
             try:
                 done = await self._budgets.complete(
                     model,
@@ -336,7 +340,7 @@ class ModelCaller:
                 )
             except ModelFault as fault:
                 failure = fault
-                took = asyncio.get_running_loop().time() - began
+                took = _now() - began
                 _trace(card, question, request, took, fault)
                 if reply is None:  # else what is wrong with the reply says more
                     parsed = failed(fault.reason, fault.message, retryable=fault.retryable)
