@@ -199,11 +199,15 @@ class Worker(threading.Thread):
     def __init__(
         self,
         name: str,
-        connected: Callable[[], Connection],
+        url: str,
         work: Callable[[Connection, list[Asked]], float | None],
+        *,
+        durable: bool = True,
     ) -> None:
+        """Raise SettingsError for a bad address; a database that is away is waited for."""
+        check_url(url)
         super().__init__(name=name, daemon=True)
-        self._connected, self._work = connected, work
+        self._url, self._work, self._durable = url, work, durable
         self._db: Connection | None = None
         self._asked: deque[Asked] = deque()
         self._batch: list[Asked] = []
@@ -267,7 +271,7 @@ class Worker(threading.Thread):
             self._batch.append(self._asked.popleft())
         self._batch = [each for each in self._batch if not each.future.done()]
         try:
-            self._db = self._db or self._connected()
+            self._db = self._db or connect(self._url, durable=self._durable)
             pause = self._work(self._db, self._batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
             if self._db is not None:
@@ -306,20 +310,17 @@ class PostgresRows:
 
         A database that is away is waited for. Raises SettingsError for a bad address.
         """
-        check_url(url)
         self._process = uuid.uuid4()
         self._ttl_s = ttl_s
         self._lock = threading.Lock()
         self._puts: dict[bytes, tuple[Row, asyncio.Future[None]]] = {}
         self._released: deque[bytes] = deque()
-        self._left: deque[_Claim] = deque()
-        """Claims that nobody waits for any more."""
         self._doubtful: set[bytes] = set()
         """Keys that may be claimed without anybody's knowledge, or are to be released."""
         self._followed: dict[bytes, list[Asked]] = {}
         self._renewed = self._looked = -LEASE_S
-        self._moving = Worker("replies", lambda: connect(url), self._move)
-        self._claiming = Worker("claims", lambda: connect(url, durable=False), self._settle)
+        self._moving = Worker("replies", url, self._move)
+        self._claiming = Worker("claims", url, self._settle, durable=False)
         self._moving.start()
         self._claiming.start()
 
@@ -366,8 +367,8 @@ class PostgresRows:
         try:
             row: Row | None = await self._claiming.ask(claim)
         except BaseException:
-            self._left.append(claim)
-            self._claiming.wake()
+            if claim.is_granted:  # as whoever waited for it left
+                self.release(key)
             raise
         return row
 
@@ -415,8 +416,7 @@ class PostgresRows:
     def _settle(self, db: Connection, asked: list[Asked]) -> float | None:
         """Do what waits of claims, and renew the lease."""
         now = time.monotonic()
-        self._doubtful.update(claim.key for claim in _taken(self._left) if claim.is_granted)
-        self._doubtful.update(_taken(self._released))
+        self._doubtful.update(self._released.popleft() for _ in range(len(self._released)))
         if self._doubtful:
             db.execute(_RELEASE, [sorted(self._doubtful), self._process])
             self._doubtful.clear()
@@ -470,19 +470,14 @@ class PostgresRows:
         for key in granted:
             waiting = [each for each in self._followed.pop(key) if not each.future.done()]
             if waiting:
-                waiting[0].what.is_granted = True
+                waiting[0].what.is_granted = True  # before it is seen whether it has just left
                 told.append((waiting[0].future, None))
-            else:
+            if not waiting or waiting[0].future.done():
                 self._released.append(key)
             if waiting[1:]:
                 self._followed[key] = waiting[1:]
         tell(told)
         return found
-
-
-def _taken(waiting: deque[Any]) -> list[Any]:
-    """Return what waits, and take it off."""
-    return [waiting.popleft() for _ in range(len(waiting))]
 
 
 def _read(db: Connection, keys: Collection[bytes]) -> dict[bytes, Row | None]:

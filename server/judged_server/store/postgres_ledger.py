@@ -15,14 +15,7 @@ from psycopg import Connection
 
 from judged_server.store.kept_rows import StoreAway
 from judged_server.store.ledger import READ_USED, Ledger, LedgerFault, Result, Used
-from judged_server.store.postgres import (
-    Asked,
-    Worker,
-    check_url,
-    command_connection,
-    connect,
-    tell,
-)
+from judged_server.store.postgres import Asked, Worker, command_connection, tell
 
 _NUMBER = """
 INSERT INTO judged_writers_1 AS w VALUES (%s, %s)
@@ -42,11 +35,10 @@ class PostgresLedger(Ledger):
 
     def __init__(self, url: str) -> None:
         """Raise SettingsError for a bad address; a database that is away is waited for."""
-        check_url(url)
         super().__init__("the store")
         self._number = 0
         self._numbered: Sequence[object] = ()
-        self._worker = Worker("ledger", lambda: connect(url), self._do)
+        self._worker = Worker("ledger", url, self._do)
         self._worker.start()
 
     @property
