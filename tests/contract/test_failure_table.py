@@ -50,14 +50,25 @@ TESTS = {
         "tests/faults/test_storms.py::test_one_that_goes_down_in_the_middle_and_comes_back_loses_nothing",
     ),
     "A budget is used up": (f"{_JOB}::test_what_money_ran_out_for_is_paid_the_next_time_and_once",),
-    "The driver of a job dies": (f"{_JOB}::test_a_killed_job_is_gone_on_with",),
+    "A worker of a job dies": (
+        f"{_JOB}::test_no_kill_loses_a_row_or_has_one_twice_or_paid_again",
+        "tests/engines/test_spark.py::test_no_kill_loses_a_row_or_has_one_twice_or_paid_again",
+        "tests/engines/test_daft.py::test_no_kill_loses_a_row_or_has_one_twice_or_paid_again",
+    ),
+    "The driver of a job dies": (
+        f"{_JOB}::test_no_kill_loses_a_row_or_has_one_twice_or_paid_again",
+        f"{_JOB}::test_blocks_that_were_judged_when_it_was_killed_are_kept",
+    ),
     "Another judge answers than that of the output": (
         f"{_JOB}::test_a_killed_job_is_gone_on_with",
         "tests/engines/test_ray.py::test_another_judge_ends_the_job",
         "tests/engines/test_spark.py::test_another_judge_ends_the_job",
     ),
+    "A row was edited since it was judged": (
+        f"{_JOB}::test_a_folder_is_of_the_same_columns_and_texts_and_keeps_what_is_not_ours",
+    ),
     "Ids are null, or there twice": (f"{_JOB}::test_ids_that_tell_no_rows_apart_are_refused",),
-    "A row makes the server fail": (
+    "A row makes the server fail, others don't": (
         "tests/unit/client/test_arrow.py::test_a_fault_of_the_server_is_that_of_the_row_that_brings_it_about",
     ),
     "Clocks differ": (
