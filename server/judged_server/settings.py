@@ -12,15 +12,9 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
 
 from judged_server.errors import InvalidField, LimitExceeded, did_you_mean
 
@@ -86,13 +80,12 @@ class Limits(BaseModel):
             raise LimitExceeded(field, "contexts", self.max_contexts, count)
 
 
-class Settings(BaseSettings, Limits):
+class Settings(Limits):
     """Everything an operator can set. Defaults are safe on a laptop."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="forbid", frozen=True, allow_inf_nan=False
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True
     )
-    in_file: ClassVar[Mapping[str, Any]] = {}
 
     listen: str = "127.0.0.1:8470"
     """HOST:PORT (port 0 picks one) or unix:PATH"""
@@ -215,28 +208,17 @@ class Settings(BaseSettings, Limits):
             raise ValueError(f"{value} is a file; name a folder")
         return value
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by the base class
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by the base class
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the strongest first."""
-        return (init_settings, env_settings, InitSettingsSource(settings_cls, dict(cls.in_file)))
-
 
 def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     """Return the settings from flags, the environment and a TOML file. Raises SettingsError."""
     if toml is None and (named := os.environ.get("JUDGED_CONFIG")):
         toml = Path(named)
     in_file = {} if toml is None else _read(toml)
-    # pydantic-settings fixes the sources per class, so the file gets a class of its own.
-    chosen = type("Settings", (Settings,), {"in_file": in_file, "__module__": __name__})
+    environ = {name.upper(): value for name, value in os.environ.items()}
+    names = {PREFIX + name.upper(): name for name in Settings.model_fields}
+    in_variables = {names[each]: environ[each] for each in names.keys() & environ.keys()}
     try:
-        settings: Settings = chosen(**flags)
+        return Settings.model_validate({**in_file, **in_variables, **flags})
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in item['loc'])}: "
@@ -245,7 +227,6 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
         )
         where = f" (flags, JUDGED_* or {toml})" if toml else " (flags or JUDGED_*)"
         raise SettingsError(f"bad setting{where}: {problems}") from None
-    return settings
 
 
 def _read(path: Path) -> Mapping[str, Any]:
