@@ -223,7 +223,7 @@ def address_of(peer: str) -> str:
     family, _, rest = peer.partition(":")
     if family not in {"ipv4", "ipv6"}:
         return ""
-    host = unquote(rest).rpartition(":")[0].strip("[]").partition("%")[0]
+    host = unquote(rest).rpartition(":")[0].strip("[]")
     address = ip_address(host)
     if not isinstance(address, IPv6Address):
         return host

@@ -362,18 +362,19 @@ def memory_of(size: int, fields: int) -> int:
     return size * GROWTH + fields * FIELD_BYTES
 
 
+@dataclass
 class Admission:
-    """Counts the memory of requests against a limit. Used on one event loop."""
+    """Counts the memory of requests against a limit. Used on one event loop.
 
-    def __init__(self, max_pending_bytes: int, process: Memory | None = None) -> None:
-        """Take the most bytes of memory; `process` says how full that of the process is."""
-        self.max_pending_bytes = max_pending_bytes
-        """May be set; what is in work then stays."""
-        self.process = process or Memory()
-        self.pending_bytes = 0
-        """The memory of all requests in work."""
-        self._waiting = 0
-        self._held: Counter[str] = Counter()
+    `process` says how full the memory of the process is; `pending_bytes` is that of all requests in
+    work.
+    """
+
+    max_pending_bytes: int
+    process: Memory = field(default_factory=Memory)
+    pending_bytes: int = 0
+    _waiting: int = 0
+    _held: Counter[str] = field(default_factory=Counter)
 
     def is_idle(self) -> bool:
         """Return whether no request is in work."""
@@ -459,20 +460,22 @@ class _Message:
         return not is_long, -self.looks if is_long else self.looks
 
 
+@dataclass
 class Arrivals:
-    """The messages of all calls that are being received. Used on one event loop."""
+    """The messages of all calls that are being received. Used on one event loop.
 
-    def __init__(self, admission: Admission, max_message_bytes: int) -> None:
-        """Let them hold as much, as they are reckoned, as requests in work may besides."""
-        self._admission = admission
-        self._max_message_bytes = max_message_bytes
-        self._messages: dict[_Message, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+    They may hold as much, as they are reckoned, as requests in work may besides.
+    """
+
+    admission: Admission
+    max_message_bytes: int
+    _messages: dict[_Message, None] = field(default_factory=dict)
+    _timer: asyncio.TimerHandle | None = None
 
     async def receive(self, read: Callable[[], Awaitable[Any]], sender: Sender = STRANGER) -> Any:  # noqa: ANN401 - any message
         """Return what `read` receives. Raises Overloaded where it gives way."""
         looks = STRANGERS_LOOKS if sender is STRANGER else LONG_LOOKS
-        message = _Message(asyncio.timeout(None), sender, self._max_message_bytes, looks)
+        message = _Message(asyncio.timeout(None), sender, self.max_message_bytes, looks)
         self._messages[message] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -498,8 +501,8 @@ class Arrivals:
         for message in self._messages:
             message.looks += 1
         excess = sum(message.memory for message in self._messages)
-        excess -= self._admission.max_pending_bytes
-        if self._admission.process.pressure > Pressure.NONE:
+        excess -= self.admission.max_pending_bytes
+        if self.admission.process.pressure > Pressure.NONE:
             excess = max(excess, 1)
         of_sender: Counter[str] = Counter()
         shares: dict[_Message, float] = {}

@@ -401,13 +401,15 @@ class Flight(Generic[About, Result]):
     ending: asyncio.TimerHandle | None = None
 
 
+@dataclass
 class SingleFlight(Generic[About, Result]):
-    """The work in flight of a server, by key. For the event loop's thread."""
+    """The work in flight of a server, by key. For the event loop's thread.
 
-    def __init__(self, grace_s: Callable[[About], float] = lambda _: 0.0) -> None:
-        """Let work go on for `grace_s` seconds after its last caller has left."""
-        self._grace_s = grace_s
-        self._flights: dict[str | bytes, Flight[About, Result]] = {}
+    Work goes on for `grace_s` seconds after its last caller has left.
+    """
+
+    grace_s: Callable[[About], float] = lambda _: 0.0
+    _flights: dict[str | bytes, Flight[About, Result]] = field(default_factory=dict)
 
     def find(self, key: str | bytes) -> Flight[About, Result] | None:
         """Return the work under a key; None when it is not in flight."""
@@ -439,7 +441,7 @@ class SingleFlight(Generic[About, Result]):
         finally:
             flight.callers -= 1
             if not flight.callers and not flight.task.done():
-                grace_s = self._grace_s(flight.about)
+                grace_s = self.grace_s(flight.about)
                 if grace_s > 0:
                     loop = asyncio.get_running_loop()
                     flight.ending = loop.call_later(grace_s, self._end, flight)

@@ -8,7 +8,7 @@ what matches one is told.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -101,19 +101,19 @@ _SHARED = ("query_id", "query", "expected", "relevant_document_ids", "negatives"
 """What is the same in all parts of a group."""
 
 
+@dataclass
 class DistinctGroups:
-    """Takes groups in parts, and drops what a retriever returned twice."""
+    """Takes groups in parts, and drops what a retriever returned twice; `strict`, it raises.
 
-    def __init__(self, *, strict: bool) -> None:
-        """With `strict`, raise for a repeated result."""
-        self._strict = strict
-        self.places: dict[str, int] = {}
-        """The place of each query by its id, in order."""
-        self._last: Group | None = None
-        self._seen: dict[object, int] = {}
-        self._n_received = 0
-        self.n_dropped = 0
-        """The number of repeated results so far."""
+    `places` has the place of each query by its id, in order; `n_dropped` results were repeated.
+    """
+
+    strict: bool
+    places: dict[str, int] = field(default_factory=dict)
+    n_dropped: int = 0
+    _last: Group | None = None
+    _seen: dict[object, int] = field(default_factory=dict)
+    _n_received: int = 0
 
     def add(self, groups: Sequence[Group], *, continues: bool) -> Part:
         """Return the next part; with `continues` its first group is more of the last one.
@@ -179,7 +179,7 @@ class DistinctGroups:
             earlier = self._seen.setdefault(key, rank)
             if earlier == rank:
                 kept.append(place)
-            elif self._strict:
+            elif self.strict:
                 same = "id" if keys is group.document_ids else "id and text"
                 raise errors.InvalidField(f"{path}[{rank}]", f"has the {same} of entry {earlier}")
         return None if len(kept) == len(keys) else kept

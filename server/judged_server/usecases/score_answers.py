@@ -16,7 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from statistics import fmean
@@ -63,33 +63,33 @@ Once = Callable[[object, Callable[[], Coroutine[Any, Any, AnswerScore]]], Awaita
 _log = Logger("scoring")
 
 
+@dataclass
 class Scoring:
-    """Scores answers. One instance serves all calls of a process."""
+    """Scores answers. One instance serves all calls of a process.
 
-    def __init__(
-        self, kind: AnswersKind, calibrations: Mapping[str, Calibrator] | None = None
-    ) -> None:
-        """Take the kind; requests may name the `calibrations`."""
-        self._kind = kind
-        self._calibrations = calibrations or {}
-        self._built: OrderedDict[str, AnswerScorer] = OrderedDict()
+    Requests may name the `calibrations`.
+    """
+
+    kind: AnswersKind
+    calibrations: Mapping[str, Calibrator] = field(default_factory=dict)
+    _built: OrderedDict[str, AnswerScorer] = field(default_factory=OrderedDict)
 
     def offer(self) -> Offer | None:
         """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes.
 
         None where there is no such rubric.
         """
-        profile = self._kind.profile
-        rubric = next((each for each in self._kind.rubrics.values() if each.scores_answers), None)
+        profile = self.kind.profile
+        rubric = next((each for each in self.kind.rubrics.values() if each.scores_answers), None)
         if rubric is None:
             return None
         try:
             (scorer,) = self.choose([RubricSpec(rubric.id)])
         except errors.JudgedError as error:
-            return Offer(self._kind.kind, profile, "", error.message)
+            return Offer(self.kind.kind, profile, "", error.message)
         if (fault := missing_key_fault(scorer.asked.model)) is not None:
-            return Offer(self._kind.kind, profile, "", fault.message)
-        return Offer(self._kind.kind, profile, scorer.identity.signature, "")
+            return Offer(self.kind.kind, profile, "", fault.message)
+        return Offer(self.kind.kind, profile, scorer.identity.signature, "")
 
     def choose(self, specs: Sequence[RubricSpec], field: str = "rubrics") -> list[AnswerScorer]:
         """Return a scorer for each spec; `field` is where they stand in the request.
@@ -109,7 +109,7 @@ class Scoring:
         return scorers
 
     def _builder(self, spec: RubricSpec, field: str) -> Callable[[], AnswerScorer]:
-        rubrics = self._kind.rubrics
+        rubrics = self.kind.rubrics
         scoring = tuple(name for name, rubric in rubrics.items() if rubric.scores_answers)
         rule = f"must be set: answers are scored by {', '.join(scoring)}"
         need(spec.rubric != "", f"{field}.rubric", rule)
@@ -128,16 +128,16 @@ class Scoring:
         calibrator = None
         if spec.calibration is not None:
             calibrator = find_calibrator(
-                spec.calibration, self._calibrations, f"{field}.calibration"
+                spec.calibration, self.calibrations, f"{field}.calibration"
             )
         of_labels = None if calibrator is None else calibrator.min_score
         bars = spec.min_score, of_labels, rubric.min_score
         min_score = next(bar for bar in bars if bar is not None)
-        parameters = settle(self._kind.profile, spec.parameters, f"{field}.parameters")
+        parameters = settle(self.kind.profile, spec.parameters, f"{field}.parameters")
         weights = _weights(rubric, spec.weights, f"{field}.weights")
 
         def build() -> AnswerScorer:
-            scorer = self._kind.build(rubric, float(min_score), parameters, weights)
+            scorer = self.kind.build(rubric, float(min_score), parameters, weights)
             if calibrator is not None:
                 scorer.calibrate(calibrator, f"{field}.calibration")
             return scorer
@@ -199,7 +199,7 @@ class Scoring:
             ends_at = caller.deadline - min(len(scorers) * n_items * _SEND_S, left_s / 2)
             call_options = replace(call_options, ends_at=min(call_options.ends_at, ends_at))
         places = asyncio.Semaphore(MAX_IN_WORK)
-        return Asking(self._kind.model_caller, call_options, places, caller.wants_details)
+        return Asking(self.kind.model_caller, call_options, places, caller.wants_details)
 
 
 async def _score(

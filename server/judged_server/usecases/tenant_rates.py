@@ -8,7 +8,7 @@ last, and in the long run no more does than the limit says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from judged_server.errors import TenantLimit
 from judged_server.llm.transport.endpoint import Clock
@@ -27,12 +27,12 @@ class _Bucket:
     at: float
 
 
+@dataclass
 class TenantRates:
     """The buckets of the tenants of a server. Used on one event loop."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or Clock()
-        self._buckets: dict[str, _Bucket] = {}
+    clock: Clock = field(default_factory=Clock)
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
 
     def charge(self, tenant: Tenant, size: int) -> None:
         """Take a message of so many bytes from what a tenant may send.
@@ -51,14 +51,14 @@ class TenantRates:
     async def pace(self, tenant: Tenant, size: int) -> None:
         """Take a message of a stream in the same way; return once the next one may be read."""
         while (wait_s := self._take(tenant, size)) > 0:
-            await self._clock.sleep(wait_s)
+            await self.clock.sleep(wait_s)
 
     def _take(self, tenant: Tenant, size: int) -> float:
         """Take a message, or return in how many seconds the tenant has something left."""
         tokens = int(size / BYTES_A_TOKEN)
         if (rate := tenant.tokens_per_second) is None or not tokens:
             return 0.0
-        now, most = self._clock.now(), rate * BURST_S
+        now, most = self.clock.now(), rate * BURST_S
         bucket = self._buckets.setdefault(tenant.name, _Bucket(most, now))
         bucket.left = min(most, bucket.left + (now - bucket.at) * rate)
         bucket.at = now
