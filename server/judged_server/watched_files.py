@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,25 +17,26 @@ from judged_server.telemetry import Logger
 Said = TypeVar("Said")
 
 
+@dataclass(eq=False)
 class WatchedFiles(Generic[Said]):
     """What files say now. Safe to use on any thread; only looks touch the disk.
 
+    They are read by `_read`, which is told what they said before. Raises as that does.
     `failures` counts the times that the files could not be used, `problem` says what is wrong with
     them now, "" for nothing.
     """
 
-    def __init__(
-        self, what: str, files: Sequence[Path], read: Callable[[Said | None], Said]
-    ) -> None:
-        """Read the files by `read`, which is told what they said before. Raises as it does."""
-        self._what = what
-        self._files = files
-        self._read = read
-        self._lock = threading.Lock()
-        self.failures = 0
-        self.problem = ""
+    _what: str
+    _files: Sequence[Path]
+    _read: Callable[[Said | None], Said]
+    failures: int = 0
+    problem: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Read the files."""
         self._state = self._before = self._look()
-        self.now = read(None)
+        self.now = self._read(None)
 
     def refresh(self) -> bool:
         """Read the files if they have changed; say whether what is served is what they say.

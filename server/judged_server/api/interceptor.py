@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -62,15 +63,15 @@ _CLOCKS_APART_S = 0.02
 _log, _calls = Logger("tenants"), Logger("call")
 
 
+@dataclass(eq=False)
 class CallInterceptor:
     """Wraps method handlers, and knows the calls in work. One instance serves a whole server."""
 
-    def __init__(self, settings: Settings, receiver: Receiver) -> None:
-        self._settings = settings
-        self._receiver = receiver
-        self._draining = False
-        self._calls: dict[asyncio.Task[Any] | None, Call] = {}
-        self._begun = 0
+    settings: Settings
+    receiver: Receiver
+    _draining: bool = False
+    _calls: dict[asyncio.Task[Any] | None, Call] = field(default_factory=dict)
+    _begun: int = 0
 
     @property
     def in_work(self) -> int:
@@ -154,7 +155,7 @@ class CallInterceptor:
     ) -> Handler:
         """Return the handler around `inner`: a call begins, is let in, works, and ends here."""
         many, streams = method.client_streaming, method.server_streaming
-        receive = self._receiver.first if limited else self._receiver.strangers
+        receive = self.receiver.first if limited else self.receiver.strangers
         kind: Any = GetMessageClass(method.input_type)
         of_grpc = Reader(kind.FromString, partial(count_fields, kind=method.input_type))
 
@@ -171,7 +172,7 @@ class CallInterceptor:
                     reader = getattr(context, "reader", of_grpc)  # one by HTTP has its own
                     message: Any
                     if many:
-                        message = self._receiver.each(requests, reader, call)
+                        message = self.receiver.each(requests, reader, call)
                     else:
                         message = await receive(context.read, reader, call)
                     work = inner(message, call)
@@ -197,7 +198,7 @@ class CallInterceptor:
 
         Raises DeadlineExceeded where nobody reads them any more.
         """
-        unread_s = self._settings.max_unread_s
+        unread_s = self.settings.max_unread_s
         # Closed here and now, so that what it started never outlives the call.
         async with aclosing(replies):
             async for reply in replies:
@@ -228,7 +229,7 @@ class CallInterceptor:
 
     def _let_in(self, call: Call, method: MethodDescriptor) -> None:
         """Note who has sent a call, and when its caller stops waiting. Raises Draining."""
-        settings, many = self._settings, method.client_streaming
+        settings, many = self.settings, method.client_streaming
         streams = many or method.server_streaming
         maximum_s = settings.max_stream_deadline_s if streams else settings.max_unary_deadline_s
         call.sender = _sender(call, is_batch=many)

@@ -337,17 +337,17 @@ def _values(done: Evaluation) -> Iterator[metrics_pb2.PerQueryValues]:
         yield metrics_pb2.PerQueryValues(query_ids=ids[some], columns=values)
 
 
+@dataclass
 class RankingParts:
     """The parts of a StreamMetrics."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._measures: Sequence[Measure] = ()
-        self._rankings: Rankings | None = None
-        self._given: tuple[object, ...] = ()
-        self._whole = pb.ComputeMetricsRequest()
-        self._measured: list[Measured] = []
-        self.before: Counter[str] = Counter()
+    limits: Limits
+    before: Counter[str] = field(default_factory=Counter)
+    _measures: Sequence[Measure] = ()
+    _rankings: Rankings | None = None
+    _given: tuple[object, ...] = ()
+    _whole: pb.ComputeMetricsRequest = field(default_factory=pb.ComputeMetricsRequest)
+    _measured: list[Measured] = field(default_factory=list)
 
     def add(self, request: pb.ComputeMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
@@ -384,7 +384,7 @@ class RankingParts:
         options = read_options(request.options, which)
         self._given = self._given or given
         _check_alike(given, self._given)
-        self._rankings = Rankings(self._measures, options, self._limits, is_part=True)
+        self._rankings = Rankings(self._measures, options, self.limits, is_part=True)
         done = self._rankings.measure(which, request)
         if which == "trec":
             self.before["trec.qrels"] += len(done.query_ids)
@@ -427,20 +427,20 @@ class RankingParts:
                 place += 1
 
 
+@dataclass
 class TextParts:
     """The parts of a StreamTextMetrics."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._asked: object = None
-        self._columns: list[tuple[TextColumn, ...]] = []
-        self.before: Counter[str] = Counter()
+    limits: Limits
+    before: Counter[str] = field(default_factory=Counter)
+    _asked: object = None
+    _columns: list[tuple[TextColumn, ...]] = field(default_factory=list)
 
     def add(self, request: statistics_service_pb2.ComputeTextMetricsRequest) -> int:
         """Measure a part; return how many bytes are kept of it."""
         check_unset(request, {"values": "are no items; send them to ComputeTextMetrics"})
         self._measurement = read_measurement(request)
-        metrics, items = self._measurement.metrics, read_items(request.items, self._limits)
+        metrics, items = self._measurement.metrics, read_items(request.items, self.limits)
         request.ClearField("items")
         self._asked = self._asked or request
         _check_alike(request, self._asked)

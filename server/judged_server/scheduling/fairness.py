@@ -25,6 +25,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 from judged_server.errors import DeadlineTooShort, Overloaded
@@ -71,6 +72,7 @@ class _Line(Generic[Item]):
     items: deque[Item] = field(default_factory=deque)
 
 
+@dataclass(eq=False)
 class RoundRobin(Generic[Item]):
     """Deficit round robin (Shreedhar and Varghese, 1995), charged once the cost is known.
 
@@ -82,12 +84,11 @@ class RoundRobin(Generic[Item]):
     Not safe for threads.
     """
 
-    def __init__(self, quantum: float) -> None:
-        self._quantum = quantum
-        self._new: dict[str, _Line[Item]] = {}
-        """Those who came lately and have some of their first turn left. They go first."""
-        self._old: dict[str, _Line[Item]] = {}
-        """All others in the order of their turns, and who had work in this round."""
+    quantum: float
+    _new: dict[str, _Line[Item]] = field(default_factory=dict)
+    """Those who came lately and have some of their first turn left. They go first."""
+    _old: dict[str, _Line[Item]] = field(default_factory=dict)
+    """All others in the order of their turns, and who had work in this round."""
 
     def __bool__(self) -> bool:
         return self._next() is not None
@@ -98,7 +99,7 @@ class RoundRobin(Generic[Item]):
 
     def put(self, item: Item, sender: Sender, *, again: bool = False) -> None:
         """Let something wait; before all else of its sender if it is there `again`."""
-        allowance = self._quantum * sender.weight
+        allowance = self.quantum * sender.weight
         line = self._new.get(sender.name) or self._old.get(sender.name)
         if line is None:
             line = self._new[sender.name] = _Line(allowance, allowance)
@@ -203,7 +204,7 @@ class Resource:
     name: str
     rate: float
     most: float
-    interactive: float = float("inf")
+    interactive: float = inf
 
 
 class Work(Protocol):
@@ -212,11 +213,8 @@ class Work(Protocol):
     cost: int
     sender: Sender
     deadline: float | None
-
-    @property
-    def begun(self) -> bool:
-        """Whether any of it has been done."""
-        ...
+    begun: bool
+    """Whether any of it has been done."""
 
 
 _SETTLED = 20
@@ -245,19 +243,22 @@ class _Class:
         return sum(others) + sender.weight
 
 
+@dataclass(eq=False)
 class Admission:
     """Counts work by class and sender, and refuses what would be too much.
 
     `max_delay_s` may be set while it is used; `rate` is what is done in a second, by estimate.
     """
 
-    def __init__(self, resource: Resource, max_delay_s: float = MAX_DELAY_S) -> None:
-        self._resource = resource
-        self.max_delay_s = max_delay_s
-        self.rate = resource.rate
-        self._interactive = _Class()
-        self._batch = _Class()
-        self._batches = 0
+    resource: Resource
+    max_delay_s: float = MAX_DELAY_S
+    _interactive: _Class = field(default_factory=_Class)
+    _batch: _Class = field(default_factory=_Class)
+    _batches: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with the rate that the resource is said to have."""
+        self.rate = self.resource.rate
 
     @property
     def cost(self) -> int:
@@ -266,13 +267,13 @@ class Admission:
 
     def sender(self, sender: Sender, cost: int) -> Sender:
         """Return the sender of a call of this cost: one of batch work where it is a large one."""
-        most = min(self._resource.interactive, self.max_delay_s / 2 * self.rate)
+        most = min(self.resource.interactive, self.max_delay_s / 2 * self.rate)
         return sender if cost <= most else replace(sender, is_batch=True)
 
     @property
     def _room(self) -> float:
         """For the work of all interactive calls."""
-        return min(self.max_delay_s * self.rate, self._resource.most)
+        return min(self.max_delay_s * self.rate, self.resource.most)
 
     def _class_of(self, call: Work) -> _Class:
         return self._batch if call.sender.is_batch else self._interactive
@@ -295,7 +296,7 @@ class Admission:
             if left_s is not None and self._finish_s(call, own) > left_s:
                 raise self.overloaded(call)
             if call.sender.is_batch:
-                has_room = self.cost + cost <= self._resource.most
+                has_room = self.cost + cost <= self.resource.most
             else:
                 part = call.sender.weight / of.weight_beside(call.sender)
                 has_room = of.cost + cost <= self._room or own <= self._room * part
@@ -362,7 +363,7 @@ class Admission:
         """
         delay = self._class_of(call).cost / self.rate
         return Overloaded(
-            f"{self._resource.name} has more work than it can do in time; send less at once, or "
+            f"{self.resource.name} has more work than it can do in time; send less at once, or "
             "try again later",
             min(max(delay, _SHORTEST_DELAY_S), _LONGEST_DELAY_S),
         )
