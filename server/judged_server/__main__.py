@@ -11,7 +11,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,11 @@ _INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 _HUNG_UP = 128 + 13
 """The exit status where nobody reads the output to its end, as that of SIGPIPE."""
-COMMANDS = frozenset({"cache", "tenants", "models"})
+COMMANDS = {
+    "cache": cache.manage_cache,
+    "tenants": tenants.manage_tenants,
+    "models": models.manage_models,
+}
 
 
 class _Once(argparse.Action):
@@ -144,13 +148,8 @@ def run(argv: list[str]) -> int:
             if (value := getattr(arguments, name)) is not None
         }
         settings = load(flags, arguments.config)
-        commands: dict[str | None, Callable[[argparse.Namespace, Settings], int]] = {
-            "models": models.manage_models,
-            "cache": cache.manage_cache,
-            "tenants": tenants.manage_tenants,
-        }
-        if (command := commands.get(arguments.command)) is not None:
-            status = command(arguments, settings)
+        if arguments.command is not None:
+            status = COMMANDS[arguments.command](arguments, settings)
             sys.stdout.flush()
             return status
         serve(settings)

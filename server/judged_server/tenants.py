@@ -309,11 +309,6 @@ class FileDirectory(WatchedFiles[_Snapshot]):
 
         super().__init__("tenants", files, read)
 
-    @property
-    def tenants(self) -> Tenants:
-        """What the file of tenants says."""
-        return self.now.tenants
-
     def by_token(self, token: str) -> Identity | None:
         """Return who shows a token; one SHA-256 and one look-up.
 
