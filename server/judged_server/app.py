@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -176,10 +176,11 @@ class App:
         work = [
             watch_loop(),
             self._memory.run(self._admission.is_idle),
-            self._look_now_and_then(),
+            _every(_LOOK_EVERY_S, self._look_at_files),
         ]
         if self._ledger is not None:
-            work.append(self._renew_leases(self._ledger))
+            # What this process has drawn of budgets is its own for as long as it runs.
+            work.append(_every(LEASE_S / 4, self._ledger.renew))
         self._watches += map(asyncio.create_task, work)
         _log.info(
             "ready",
@@ -276,11 +277,6 @@ class App:
             with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
                 self._loop.call_soon_threadsafe(self._health.report, run)
 
-    async def _look_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            await self._look_at_files()
-
     async def _look_at_files(self) -> None:
         """Take over certificates and tenants that changed; calls of revoked credentials end."""
         try:
@@ -303,12 +299,6 @@ class App:
             asks = settings.client_ca is not None and own is not None
             callers = Authenticator(self._directory, self._failed_calls, asks)
         return Listener(address, callers, own)
-
-    async def _renew_leases(self, ledger: Ledger) -> None:
-        """Keep what this process has drawn of budgets for as long as it runs."""
-        while True:
-            await asyncio.sleep(LEASE_S / 4)
-            await ledger.renew()
 
     async def _load_model(self) -> None:
         try:
@@ -371,6 +361,12 @@ class App:
             "budget_left": None if left is None else {budgets.currency: to_amount(left)},
             "certificate_expiry_timestamp_seconds": ends,
         }
+
+
+async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await work()
 
 
 def _await_end_of_stdin(ends: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,7 +125,7 @@ class CallInterceptor:
         callers: Authenticator | None = None,
         *,
         limited: bool = True,
-    ) -> Mapping[str, grpc.RpcMethodHandler[Any, Any]]:
+    ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Return gRPC's handlers of a service, by the names of its methods.
 
         The methods of `servicer` take a message, or an iterator of those received, and the `Call`.

@@ -110,9 +110,7 @@ class Health:
         try:
             yield
         finally:
-            self._watchers[address] -= 1
-            if not self._watchers[address]:
-                del self._watchers[address]
+            self._watchers -= Counter([address])
 
 
 JUDGE = judge_service_pb2.DESCRIPTOR.services_by_name["JudgeService"]
@@ -191,7 +189,7 @@ class Services:
     ) -> dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]:
         """Return the handlers of the contract, by service and method, for an address's callers."""
         return {
-            service.full_name: dict(self.interceptor.handlers(service, self.servicer, callers))
+            service.full_name: self.interceptor.handlers(service, self.servicer, callers)
             for service in CONTRACT
         }
 
@@ -203,7 +201,7 @@ class Services:
         of this service, stand in a line of their own, so that no check waits for other calls.
         """
         handlers = self.interceptor.handlers(HEALTH, self.health, limited=False)
-        server.add_registered_method_handlers(HEALTH.full_name, dict(handlers))
+        server.add_registered_method_handlers(HEALTH.full_name, handlers)
 
     async def open(self, listener: Listener, settings: Settings) -> Address:
         """Listen, and return where; raises AddressError."""

@@ -76,7 +76,7 @@ class OtlpExport:
         name = method.lstrip("/")
         span = self._tracer.start_span(
             name,
-            self._propagator.extract(carrier) if carrier else Context(),
+            self._propagator.extract(carrier, Context()),
             SpanKind.SERVER,
             {"rpc.system.name": "grpc", "rpc.method": name},
         )
