@@ -187,7 +187,6 @@ _NAME = "[a-z0-9][a-z0-9-]{0,62}"
 NAME = re.compile(_NAME)
 NAME_RULE = "small letters, digits and -, 63 at most"
 MOST_WEIGHT = 100
-_SHARED = re.compile(rf"shared:({_NAME})")
 
 
 _Names = list[str] | None
@@ -263,8 +262,7 @@ def parse_tenants(content: object, source: str, secret: str = "") -> Tenants:
 
 
 def _domain_key(secret: str, tenant: str, cache: str) -> bytes:
-    shared = _SHARED.fullmatch(cache)
-    domain = f"shared:{shared[1]}" if shared else f"tenant:{tenant}"
+    domain = f"tenant:{tenant}" if cache == PRIVATE else cache
     return hmac.digest(bytes.fromhex(secret), domain.encode(), hashlib.sha256)
 
 
