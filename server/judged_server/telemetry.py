@@ -66,11 +66,11 @@ class Lines:
     def flush(self) -> None:
         """Write the lines that wait."""
         with self._lock:
-            written = b""
+            written: list[bytes] = []
             while self._waiting:
-                written += _dump(self._waiting.popleft()) + b"\n"
+                written.append(_dump(self._waiting.popleft()))
             if written:
-                _to_stderr(written)
+                _to_stderr(b"\n".join((*written, b"")))
 
 
 def _to_stderr(lines: bytes) -> None:
