@@ -1,4 +1,4 @@
-"""Between values and messages: a field of a value is that of the message with the same name."""
+"""Conversion between dataclasses and protobuf messages whose fields have the same names."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _UNSET = object()
 
 
 def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
-    """Return a value of a dataclass, whose types say how each field is read.
+    """Return a dataclass read from a message; the types of its fields say how each is read.
 
-    What is optional and unset is None, or what the dataclass has in its place. Inner messages and
-    numbers become the dataclasses and enums that the type names, repeated fields lists or tuples of
-    these, a duration its seconds, which are named as it with `_s`, a timestamp a datetime in UTC.
-    `others` are the fields that the message has under another name or in another form; what it has
-    not at all keeps its default. Raises InvalidArgument for a number that is no choice.
+    An optional field that is unset is None, or has the default of the dataclass. Inner messages and
+    numbers become the dataclasses and enums of the field's type, repeated fields lists or tuples of
+    these, a duration its seconds (in a field named with `_s`), a timestamp a datetime in UTC.
+    `others` are fields that the message has under another name or in another form; fields that it
+    lacks keep their default. Raises InvalidArgument for an unknown enum number.
     """
     known = _getters(kind, message.DESCRIPTOR)  # type: ignore[arg-type]  # types are hashable
     found = {name: get(message) for name, get in known.items() if name not in others}
@@ -46,11 +46,11 @@ def read_fields(kind: type[Value], message: Message, **others: object) -> Value:
 
 
 def write_fields(kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a value
-    """Return a message with the fields of a value, and `others`; None leaves one unset.
+    """Return a message with the fields of a value, and `others`; None leaves a field unset.
 
-    A field is the attribute of its name. Raises InvalidArgument, and WrongType, with the path of
-    what no message holds: one text in place of a list, a value of another type, a number that is
-    out of range, a text that UTF-8 can't carry.
+    Each field is read from the attribute with its name. Raises InvalidArgument or WrongType, with
+    the path, for one text in place of a list, a value of the wrong type, a number out of range, or
+    a text that UTF-8 can't encode.
     """
     written: dict[str, object] = {}
     needed = _needed(type(value))  # type: ignore[arg-type]  # types are hashable
@@ -69,9 +69,9 @@ def write_fields(kind: type[Written], value: Any = None, **others: object) -> Wr
 
 
 def write_at(path: str, kind: type[Written], value: Any = None, **others: object) -> Written:  # noqa: ANN401 - a value
-    """Return a message as `write_fields` does; errors name what stands at the path.
+    """Return a message as `write_fields` does; paths in errors begin with `path`.
 
-    Raises WrongType too for a value of another class than the message is of.
+    Also raises WrongType for a value of a class that does not match the message.
     """
     try:
         if value is not None:
@@ -82,7 +82,7 @@ def write_at(path: str, kind: type[Written], value: Any = None, **others: object
 
 
 def _unfit(kind: type[Message], written: Mapping[str, Any]) -> InvalidArgument:
-    """Return the error of the first field that does not fit, or of its first such item."""
+    """Return the error for the first field that does not fit, or for its first such item."""
     named: Mapping[str, Any] = kind.DESCRIPTOR.fields_by_name
     for name, whole in written.items():
         if (problem := _problem(kind, name, whole)) is None:
@@ -111,7 +111,7 @@ def _problem(kind: type[Message], name: str, part: object) -> Exception | None:
 def _refusal(
     field: FieldDescriptor, path: str, value: object, problem: Exception
 ) -> InvalidArgument:
-    """Return the error of a value that a field, or an item of it, can't hold."""
+    """Return the error for a value that a field, or an item of it, can't hold."""
     if isinstance(problem, UnicodeEncodeError):
         return InvalidArgument.of_field(path, no_utf8(problem))
     if isinstance(value, SupportsFloat) and not isinstance(problem, TypeError):
@@ -133,11 +133,11 @@ def _names(field: FieldDescriptor) -> str:
 
 
 _CALLED = {"JudgeSpec": "Judge", "AskingOptions": "Asking"}
-"""What the values of messages are called that have another name."""
+"""Names of dataclasses that differ from the name of their message."""
 
 
 def _refuse_unlike(kind: type[Message], value: object, others: Mapping[str, object]) -> None:
-    """Raise WrongType for a value that lacks a field of its message, which `others` lack too."""
+    """Raise WrongType if a field of the message is neither in the value nor in `others`."""
     if not _lacking(kind.DESCRIPTOR, type(value)) <= others.keys():  # type: ignore[arg-type]  # types are hashable
         name = kind.DESCRIPTOR.name
         rule = f"must be {_CALLED.get(name, name)}, not {type(value).__name__}"
@@ -146,7 +146,7 @@ def _refuse_unlike(kind: type[Message], value: object, others: Mapping[str, obje
 
 @cache
 def _lacking(message: Descriptor, kind: type) -> frozenset[str]:
-    """Return the fields of a message that values of a class do not have."""
+    """Return the fields of a message that a class does not have."""
     known = {*dir(kind), *(part.name for part in fields(kind))} if is_dataclass(kind) else ()
     return frozenset(name for name, attribute, _ in _setters(message) if attribute not in known)
 
@@ -160,7 +160,7 @@ def _needed(kind: type) -> frozenset[str]:
 
 @cache
 def _setters(message: Descriptor) -> Sequence[tuple[str, str, _Get | None]]:
-    """Return how each field of a message is written: its name, the attribute, what makes it."""
+    """Return each field of a message as its name, its attribute and the function that writes it."""
     return tuple((each.name, _attribute(each), _setter(each)) for each in message.fields)
 
 
@@ -182,7 +182,7 @@ def _setter(field: FieldDescriptor) -> _Get | None:
     def each(values: Any) -> object:  # noqa: ANN401 - what is given for a list
         values = need_list(values, field.name, read=as_column)
         if not len(values):
-            return None  # which protobuf takes half a microsecond less for
+            return None  # half a microsecond faster than an empty list
         return values if inner is None else _each(field.name, write, values)
 
     return each
@@ -211,7 +211,7 @@ def _each(name: str, make: _Get, items: Iterable[Any]) -> list[object]:
     made: list[object] = []
     try:
         for item in items:
-            made.append(make(item))  # noqa: PERF401 - how many were made says which is wrong
+            made.append(make(item))  # noqa: PERF401 - the count is the index of the invalid item
     except InvalidArgument as error:
         raise error.below(f"{name}[{len(made)}]") from None
     return made
@@ -222,7 +222,7 @@ def _each_named(name: str, make: _Get, items: Mapping[Any, Any]) -> dict[str, ob
 
 
 def _named(name: str, key: object) -> str:
-    """Return the path of what a mapping has under a key."""
+    """Return the path of a mapping's item."""
     return f'{name}["{str(key)[:80]}"]'
 
 
@@ -255,9 +255,9 @@ def _write_message(kind: type[Message], value: Any) -> object:  # noqa: ANN401 -
 
 @cache
 def _choices(message: Descriptor) -> Mapping[type | None, str]:
-    """Return the fields of a message that is nothing but a choice of a type, by the type.
+    """Return the fields of a message that consists of one oneof, by the type of the field.
 
-    That of a value is None. There are none where a message has other fields or several choices.
+    The key of an inner message is None. Empty if the message has other fields, or two of one type.
     """
     if len(message.oneofs) != 1 or not 1 < len(message.fields) == len(message.oneofs[0].fields):
         return {}
@@ -272,7 +272,7 @@ def _choices(message: Descriptor) -> Mapping[type | None, str]:
 
 @cache
 def _getters(kind: Any, message: Descriptor) -> Mapping[str, _Get]:  # noqa: ANN401 - a dataclass
-    """Return what reads each field of a dataclass from a message that has it."""
+    """Return the functions that read the fields of a dataclass from a message, by field name."""
     types, named = get_type_hints(kind), dict(message.fields_by_name)
     durations = [each for each in named.values() if each.message_type is Duration.DESCRIPTOR]
     named |= {f"{field.name}_s": field for field in durations}
@@ -318,9 +318,9 @@ def _read_with(get: _Get, make: _Get) -> _Get:
 
 
 def _maker(field: FieldDescriptor, kind: Any) -> Callable[[Any], object]:  # noqa: ANN401 - a type
-    """Return what makes a value of a type out of a message or a number; others stay as they are.
+    """Return a function that makes a dataclass or enum of a field; others are left as they are.
 
-    Of several types the first is made; the others are what a caller may write in its place.
+    Of a union, the first type is made; the others are alternatives that callers may write.
     """
     kind = next(iter(get_args(kind)), kind)
     if field.message_type is not None and _choices(field.message_type):

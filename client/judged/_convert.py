@@ -1,4 +1,4 @@
-"""Between values and messages, where fields of the same names are not enough."""
+"""Conversion between values and messages whose fields differ; see `_codec` for the others."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _LISTED = {list, tuple}
 
 
 def checked_group(group: QueryGroup, index: int) -> QueryGroup:
-    """Return a group that can be sent and cut. Raises InvalidArgument with its path."""
+    """Return the group if it can be sent and cut. Raises InvalidArgument with its path."""
     path = f"groups[{index}]"
     if type(group) is not QueryGroup or not _is_plain(group):
-        write_group(group, path)  # which refuses what none holds
+        write_group(group, path)  # raises if the group is invalid
     n_ids = len(group.document_ids)
     if n_ids and n_ids != group.n_retrieved:
         rule = f"{n_ids} ids for {group.n_retrieved} retrieved; give one each or none"
@@ -70,7 +70,7 @@ def checked_group(group: QueryGroup, index: int) -> QueryGroup:
 
 
 def _is_plain(group: QueryGroup) -> bool:
-    """Return whether a group holds nothing but texts, ids and metadata."""
+    """Return whether a group has only texts, ids and metadata, of the right types."""
     if group.metadata is None or group.embeddings or group.spans:
         return False
     lists = (
@@ -88,21 +88,21 @@ def _is_plain(group: QueryGroup) -> bool:
 def write_group(
     group: QueryGroup, path: str = "groups[0]", **others: object
 ) -> groups_pb2.QueryGroup:
-    """Return the message of a group, with `others` in place of its fields, unset for None.
+    """Return the message of a group, with `others` in place of its fields; None leaves one unset.
 
-    Raises InvalidArgument for what none holds.
+    Raises InvalidArgument for values that don't fit.
     """
     return write_at(path, groups_pb2.QueryGroup, group, **_by_grades(group), **others)
 
 
 def _by_grades(of: object) -> dict[str, object]:
-    """Return that no relevant ids are written where grades say which documents are relevant."""
+    """Return fields that leave relevant ids out of a message if grades say what is relevant."""
     return {"relevant_document_ids": ()} if getattr(of, "grades", None) else {}
 
 
 LEAST = 1e-12
-"""A limit that lets nothing be asked that costs anything: the server counts whole 1e-9 of the
-currency, so it adds nothing to the sum of all shares. 0 would be refused."""
+"""A limit that no paid call fits into: the server counts in units of 1e-9 of the currency, so it
+adds nothing to the sum of all shares. The server refuses 0."""
 _BELOW = 1 - 1e-12
 """Keeps the sum of rounded shares from exceeding the whole."""
 
@@ -116,22 +116,22 @@ _LIMIT = re.compile(r"max_cost of [0-9.e+-]*[0-9]")
 
 
 class CostLimit:
-    """The limit on what models may cost: one for a call, however many messages it travels in.
+    """A call's limit on the cost of models, shared by all messages of the call.
 
-    The messages are sent one after the other where there is one, each with all that is left.
+    With a limit, messages are sent one after another, each with all that is left.
     """
 
     def __init__(self, asking: Asking | None, spent: float = 0.0) -> None:
-        write_fields(judge_pb.BatchJudgeRequest, asking=asking)  # which refuses what it can't be
+        write_fields(judge_pb.BatchJudgeRequest, asking=asking)  # raises if it is invalid
         self._asking = asking
         self._limit = None if asking is None else asking.max_cost
         self.limited = self._limit is not None
         self.spent = spent
 
     def rest(self) -> Asking | None:
-        """Return how models are asked by the next message.
+        """Return the options of the next message, with what is left of the limit.
 
-        A limit that the server will refuse stays as it is.
+        A limit that the server will refuse is passed on unchanged.
         """
         asking, limit = self._asking, self._limit
         if asking is None or limit is None or not self.spent or not 0 < limit < math.inf:
@@ -139,22 +139,22 @@ class CostLimit:
         return replace(asking, max_cost=max(LEAST, (limit - self.spent) * _BELOW))
 
     def onto(self, message: Any) -> Any:  # noqa: ANN401 - a request
-        """Return a copy of a message, which asks with what is left."""
+        """Return a copy of a message with what is left of the limit."""
         limited = write_fields(type(message), asking=self.rest())
         limited.MergeFrom(message)
         return limited
 
     def took(self, usage: Usage | None) -> None:
-        """Note what a message took."""
+        """Add the cost of a message."""
         self.spent += 0.0 if usage is None else usage.cost or 0.0
 
     def lost(self, error: JudgedError) -> None:
-        """Note that a message failed, and may have spent all that was left."""
-        if error.code != "RESOURCE_EXHAUSTED":  # nothing was asked
+        """Record a failed message, which may have spent all that was left."""
+        if error.code != "RESOURCE_EXHAUSTED":  # with which no model was asked
             self.spent += self._limit or 0.0
 
     def named(self, error: VerdictError) -> VerdictError:
-        """Return why something was not asked with the limit of the call, not of its message."""
+        """Return the error with the limit of the call in place of the limit of one message."""
         if error.reason != "BUDGET" or self._limit is None:
             return error
         limit = f"max_cost of {self._limit:.6g}"
@@ -162,7 +162,7 @@ class CostLimit:
 
 
 def read_reason(number: int) -> str:
-    """Return the name of a reason; one that a newer server gave, by its number."""
+    """Return the name of a reason; REASON_ and its number for one of a newer server."""
     if not number:
         return ""
     try:
@@ -178,7 +178,7 @@ def read_error(message: verdicts_pb2.VerdictError) -> VerdictError:
 
 
 def missing_for(error: JudgedError) -> VerdictError:
-    """Return why a verdict is missing that a failed call was to bring."""
+    """Return why the verdicts of a failed call are missing."""
     return VerdictError(0, error.reason or error.code, error.message, may_retry(error))
 
 
@@ -192,9 +192,9 @@ _TYPES = {
     "probability": "d",
     "stage": "B",
 }
-"""The columns of verdicts, with the types of arrays that hold them."""
+"""The columns of verdicts, with the type codes of their arrays."""
 _LEFT_OUT = {"status": int(Status.OK), "source": int(Source.COMPUTED), "flags": 0}
-"""What all verdicts of a column have that is left empty."""
+"""The value of all verdicts in a column that a message leaves empty."""
 
 
 def read_verdicts(
@@ -206,7 +206,7 @@ def read_verdicts(
 ) -> Verdicts:
     """Return the verdicts of a reply; columns that were left empty are filled in.
 
-    With `in_arrays` columns take a few bytes a verdict, where those of lists take some 60.
+    With `in_arrays`, columns take a few bytes per verdict; lists take about 60.
     """
 
     def column(kind: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - of either kind
@@ -246,10 +246,9 @@ def _read_sample(message: verdicts_pb2.VerdictSample) -> VerdictSample:
 
 
 class Joined(NamedTuple):
-    """The documents of a query, whose ids are one text already; None where they can't be.
+    """The documents of a query, with their ids joined into one text; None if they can't be joined.
 
-    May stand for the documents of judgements or of a run on their way to a message; of judgements
-    the scores are the grades.
+    Used for both judgements and runs; for judgements, the scores are the grades.
     """
 
     document_ids: Collection[str]
@@ -258,12 +257,12 @@ class Joined(NamedTuple):
 
     @property
     def size(self) -> int:
-        """What the documents take on the wire, in bytes, about."""
+        """The approximate size of the documents on the wire, in bytes."""
         return len(self.text or "") + 11 * len(self.document_ids)
 
 
 def joined(documents: RetrievedDocuments) -> Joined:
-    """Return documents with their ids as texts and joined, if they are ids."""
+    """Return documents with their ids as texts, and joined if all are ids."""
     if isinstance(documents, Joined):
         return documents
     ids: Collection[str]
@@ -275,7 +274,7 @@ def joined(documents: RetrievedDocuments) -> Joined:
     else:
         ids = documents
     if isinstance(ids, str):
-        return Joined(ids, scores, None)  # the other form says what is wrong with it
+        return Joined(ids, scores, None)  # `need_ids` raises later, with the path
     ids, text = join_ids(ids)
     return Joined(ids, scores, text)
 
@@ -296,7 +295,7 @@ def _write_columns(
     given: Mapping[str, RetrievedDocuments],
     column: str,
 ) -> None:
-    """Fill in topics. Judgements can't go without grades, as a run may without scores."""
+    """Fill a message with topics. Judgements need grades; a run may lack scores."""
     topics = list(map(joined, given.values()))
     scored = column == "grades" or any(len(topic.scores) for topic in topics)
     for place, topic in enumerate(topics):
@@ -329,7 +328,7 @@ _OPTIONS_OF = {
     "trec": "qrels",
     "gains": "gains",
 }
-"""Which options something has, by what the rankings are given as."""
+"""The part of MetricOptions that applies, by the kind of rankings."""
 _OF_INPUT = (
     "matching",
     "no_gold",
@@ -346,13 +345,13 @@ RELEVANCE: Mapping[type, str] = {
     EmbeddedRankings: "embedded",
     PerQueryValues: "values",
 }
-"""What a request calls what rankings are given as."""
+"""The field of a request for each kind of rankings."""
 
 
 def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOptions:
-    """Return the message of the options of rankings that are given as groups, or a `relevance`.
+    """Return the message of the options for rankings of a kind: "groups", or one of RELEVANCE.
 
-    Raises InvalidArgument for an option that would change nothing for them.
+    Raises InvalidArgument for an option that has no effect on them.
     """
     parts = dict.fromkeys(_OPTIONS_OF.values())
     message = write_at("options", metrics_pb2.MetricOptions, options, **parts)
@@ -372,7 +371,7 @@ def write_options(options: MetricOptions, given_as: str) -> metrics_pb2.MetricOp
 
 
 def name_of(relevance: Relevance | RunRelevance, path: str = "relevance") -> str:
-    """Return what a request calls what rankings are given as. Raises WrongType for none of it."""
+    """Return the field of a request for rankings of this type. Raises WrongType for others."""
     if (name := RELEVANCE.get(type(relevance))) is None:
         known = ", ".join(kind.__name__ for kind in RELEVANCE)
         rule = f"must be one of {known}, not {type(relevance).__name__}"
@@ -381,11 +380,11 @@ def name_of(relevance: Relevance | RunRelevance, path: str = "relevance") -> str
 
 
 _SENT_BACK = ("relevant", "score", "status", "source", "flags")
-"""The columns of verdicts that metrics are computed of."""
+"""The columns of verdicts that metrics are computed from."""
 
 
 def write_relevance(relevance: Relevance) -> Message:
-    """Return what a request has of rankings under the name of their kind."""
+    """Return the message of rankings; `name_of` has its field in a request."""
     if isinstance(relevance, TrecRankings):
         return write_trec(relevance)
     if isinstance(relevance, PerQueryValues):
@@ -410,7 +409,7 @@ def write_relevance(relevance: Relevance) -> Message:
 def write_metadata(
     metadata: Mapping[str, Mapping[str, str]],
 ) -> list[judge_pb.QueryMetadata]:
-    """Return the metadata of some queries by their ids."""
+    """Return the messages of the metadata of queries."""
     return [
         write_at(f"metadata[{i}]", judge_pb.QueryMetadata, query_id=query_id, metadata=of_query)
         for i, (query_id, of_query) in enumerate(need_by_ids(metadata, "metadata").items())
@@ -418,7 +417,7 @@ def write_metadata(
 
 
 def write_values(values: PerQueryValues, path: str) -> metrics_pb2.PerQueryValues:
-    """Return the values of some queries, which stand at the path."""
+    """Return the message of per-query values; errors name the path."""
     columns = [
         write_at(f"{path}.columns[{i}]", metrics_pb2.ValueColumn, values=column)
         for i, column in enumerate(values.columns)
@@ -429,7 +428,7 @@ def write_values(values: PerQueryValues, path: str) -> metrics_pb2.PerQueryValue
 def write_calibrate(
     items: LabelledScores, options: CalibrateOptions, interval: IntervalOptions | None
 ) -> statistics_pb.CalibrateRequest:
-    """Return the message. Raises InvalidArgument when there is not one label entry a score."""
+    """Return the message. Raises InvalidArgument unless there is one label entry per score."""
     labels = _labels_of(items)
     inclusion, n = items.inclusion_probabilities, len(items.scores)
     for name, column in (("labels", labels), ("inclusion_probabilities", inclusion)):
@@ -462,7 +461,7 @@ def _labels_of(items: LabelledScores | StagedLabels) -> list[bool | None]:
 
 
 def _numbers_of(names: Sequence[str]) -> list[int]:
-    """Return a number for each name, the same for the same."""
+    """Return a number for each name; equal names get equal numbers."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [numbers[name] for name in names]
 
@@ -479,7 +478,7 @@ def read_calibration(message: statistics_pb.CalibrateResponse) -> Calibration:
 def write_calibrate_cascade(
     items: StagedLabels, options: CascadeOptions
 ) -> statistics_pb.CalibrateCascadeRequest:
-    """Return the message. Raises InvalidArgument for what is no label."""
+    """Return the message. Raises InvalidArgument for an invalid label."""
     stages = [
         write_at(
             f"stages[{place}]",
@@ -542,7 +541,7 @@ def _write_run(
         content = statistics_pb.DocumentRankings(topic_columns=columns)
         return statistics_pb.ComparedRun(name=name, documents=content)
     kind = name_of(relevance, f"runs[{name!r}]")
-    write_options(options, kind)  # which refuses those that change nothing for it
+    write_options(options, kind)  # raises for an option without effect
     return write_fields(statistics_pb.ComparedRun, name=name, **{kind: write_relevance(relevance)})
 
 
@@ -555,7 +554,7 @@ def read_compare(message: statistics_pb.CompareRunsResponse, names: Sequence[str
 def write_comparisons(
     comparisons: Sequence[PairedComparison], interval: IntervalOptions | None
 ) -> statistics_pb.RankSystemsRequest:
-    """Return the message; systems are numbered as they come."""
+    """Return the message; systems are numbered in order of first appearance."""
     given = list(comparisons)
     names = [name for one in given for name in (one.first, one.second)]
     numbers = _numbers_of(names)

@@ -1,4 +1,4 @@
-"""The asynchronous client: one method a call of the service, each awaited."""
+"""The asynchronous client, with one method for each call of the service."""
 
 from __future__ import annotations
 
@@ -86,15 +86,12 @@ from judged.values import (
 )
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
-"""Where the work stands in a message of EstimateBatch; errors speak of the work alone."""
+"""The prefix of paths in EstimateBatch messages; errors name the path without it."""
 _OPEN_ENDED = groups_pb2.QueryGroup(retrieved=["text"])
 
 
 class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
-    """A connection to one judge daemon; close it when done.
-
-    Threads and event loops may share it.
-    """
+    """A connection to a judge server; close it when done. Threads and event loops may share it."""
 
     _connection_class = AsyncConnection
 
@@ -105,7 +102,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
+        """Close the connection. Calls in flight and later calls raise ClientUnusable."""
         await self._connection.close()
 
     async def judge(
@@ -119,15 +116,15 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Verdicts:
-        """Return one verdict for each context, in order, however many there are.
+        """Return one verdict for each context, in order, for any number of contexts.
 
-        Large batches travel in chunks, several at once. A chunk that fails for good gives its
-        contexts the status ERROR; the call raises when the request is wrong or nothing was
-        answered. `progress` is called with (contexts done, contexts in all). `include_details` asks
-        how a language model came to each verdict, `asking` says how models are asked. A call that
-        is made again within 10 minutes with the same `request_id` (a UUID of version 4) and all
-        else the same gets the replies to the first, those under way included. Which model made the
-        texts is not known here: `judged.evaluation.check_circular` warns where it judges its own.
+        Large batches are sent in chunks, several at once. If a chunk fails for good, its contexts
+        get the status ERROR; the call raises if the request is wrong or no chunk was answered.
+        `progress` is called with (contexts done, contexts in all). `include_details` asks for how a
+        language model came to each verdict; `asking` sets how models are asked. An identical call
+        with the same `request_id` (a UUID of version 4) within 10 minutes gets the replies to the
+        first one, even those still in progress. Which model wrote the texts is not known here;
+        `judged.evaluation.check_circular` warns if it would judge its own.
         """
         batch = Batch(
             await self._filled(fold(items), judge, timeout),
@@ -162,10 +159,10 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         request_id: str = "",
         timeout: float | None = None,
     ) -> AsyncGenerator[JudgedChunk, None]:
-        """Yield the verdicts of each chunk, in order, as soon as they are there.
+        """Yield the verdicts of each chunk, in order, as soon as they arrive.
 
-        Each is judged as by `judge`, a few at once; ids count them from 0. One that fails for good
-        has an `error`.
+        Each chunk is judged as by `judge`, a few at once; their ids count from 0. A chunk that
+        fails for good has an `error`.
         """
         cost_limit, deadline = CostLimit(asking), self._deadline(timeout, STREAM_S)
 
@@ -207,19 +204,19 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> Evaluation:
-        """Return metrics of groups that the server judges on the way, however many there are.
+        """Judge any number of groups on the server and return their metrics.
 
-        Groups with relevant ids are matched by id; when all are, no judge is asked and the result
-        names none. Metrics of the families `_exact` and `_similarity` ask their own judges; the one
-        given is asked only if another metric, a negative reference, or `include_verdicts` needs it.
-        Contexts that could not be judged have the status ERROR, which widens the bounds; the call
-        raises when the request is wrong or nothing was judged, and its error then has the verdicts
-        that are there as `verdicts`. A stream that breaks is sent again while `timeout` lasts. For
-        that, groups that can be read only once are kept in memory.
+        Groups with relevant ids are matched by id; if all are, no judge is asked and the result
+        names none. Metrics of the families `_exact` and `_similarity` ask their own judges; `judge`
+        is asked only if another metric, a negative reference, or `include_verdicts` needs it.
+        Contexts that could not be judged have the status ERROR, which widens the bounds. The call
+        raises if the request is wrong or nothing was judged; `verdicts` of the error has those that
+        arrived. A broken stream is sent again until `timeout` is over, so groups from an iterator
+        are kept in memory.
 
-        `progress` is called with (contexts done, contexts in all). `record` is told the groups as
-        they were judged, those of negatives behind the others, and their verdicts with details. The
-        offsets of the verdicts are those of the groups without their repeated results.
+        `progress` is called with (contexts done, contexts in all). `record` is called with the
+        groups as they were judged, those of negatives last, and their verdicts with details. The
+        offsets of the verdicts count the groups without their repeated results.
         """
         if isinstance(groups, Sequence):
             groups = await self._filled(groups, judge, timeout)
@@ -247,11 +244,11 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         human_values: PerQueryValues | None = None,
         timeout: float | None = None,
     ) -> MetricTable:
-        """Return metrics of rankings whose relevance is known, however many topics there are.
+        """Return metrics of rankings whose relevance is known, for any number of topics.
 
-        `metadata` maps query ids to what is known of the query, for `slice_by`.
-        `human_values` are what people's labels make of some of the queries, drawn at random: every
-        mean then also comes corrected. Labels of judged rankings belong into these instead.
+        `metadata` maps query ids to metadata of the query, for `slice_by`. `human_values` are the
+        values by human labels for some queries, drawn at random; every mean then also has a
+        corrected estimate. Labels of judged rankings go into the rankings instead.
         """
         stream = PartStream(
             partial(metric_parts, metrics, relevance, options, metadata or {}, human_values),
@@ -271,10 +268,10 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         qrels: Mapping[str, Mapping[str, int]] | None = None,
         timeout: float | None = None,
     ) -> ComparedRuns:
-        """Return whether runs on the same queries differ, each later one against the first.
+        """Compare runs on the same queries, each later one with the first.
 
-        `runs` maps the name of a run to what it brings, all of them the same kind; `qrels` judges
-        those that bring documents. Everything travels in one message: measure what is larger with
+        `runs` maps names to rankings or values, all of the same kind; `qrels` has the judgements
+        for runs of documents. All of it is sent in one message: for larger runs, call
         `compute_metrics` and compare the values.
         """
         request = write_compare(metrics, runs, qrels, options, comparison)
@@ -306,7 +303,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         *,
         timeout: float | None = None,
     ) -> MeasuredAgreement:
-        """Return how far raters agree on items, or two judges on the order of systems, or both."""
+        """Measure how far raters agree on items, or two judges on the order of systems, or both."""
         request = write_fields(
             statistics_service_pb2.MeasureAgreementRequest,
             ratings=ratings,
@@ -324,7 +321,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         *,
         timeout: float | None = None,
     ) -> Calibration:
-        """Return a judge's worth: its quality, thresholds, cascade bounds, corrected prevalence."""
+        """Return a judge's quality, thresholds, cascade bounds and corrected prevalence."""
         request = write_calibrate(items, options, interval)
         reply = await self._call("Calibrate", request, timeout)
         return read_calibration(reply)
@@ -336,7 +333,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         *,
         timeout: float | None = None,
     ) -> CascadeFrontier:
-        """Return the cascades of judges that labels find worth having, and the one proposed."""
+        """Return the cost-quality frontier of cascades of judges, and the proposed cascade."""
         request = write_calibrate_cascade(items, options)
         reply = await self._call("CalibrateCascade", request, timeout)
         return read_frontier(reply)
@@ -348,7 +345,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         *,
         timeout: float | None = None,
     ) -> SystemRanking:
-        """Return systems in the order of paired comparisons: Bradley-Terry with Davidson's ties."""
+        """Rank systems by paired comparisons: the Bradley-Terry model with Davidson's ties."""
         request = write_comparisons(comparisons, interval)
         reply = await self._call("RankSystems", request, timeout)
         return read_fields(SystemRanking, reply)
@@ -364,12 +361,12 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> ScoredAnswers:
-        """Return the score of every item by every rubric, in this order, however many there are.
+        """Return the score of every item by every rubric, in this order, for any number of items.
 
-        Large inputs travel in parts, one after the other. Scores that never came have the status
-        ERROR; the call raises when the request is wrong or nothing was answered. `progress` is
-        called with (scores done, scores in all). `include_replies` asks for the models' replies.
-        For 10 minutes no score is paid twice under one `request_id` (a UUID of version 4).
+        Large inputs are sent in parts, one after another. Scores that never arrived have the status
+        ERROR; the call raises if the request is wrong or nothing was answered. `progress` is called
+        with (scores done, scores in all). `include_replies` asks for the models' replies. Within 10
+        minutes, no score is paid for twice under one `request_id` (a UUID of version 4).
         """
         scoring = Scoring(
             items, rubrics, asking, progress, request_id, include_replies=include_replies
@@ -386,9 +383,9 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         asking: Asking | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator[AnswerScore, None]:
-        """Yield every score as soon as it is there, in any order; see score_answers.
+        """Yield every score as soon as it arrives, in any order; see score_answers.
 
-        Those that never came are last, as errors. To leave early ends what is still asked.
+        Scores that never arrived come last, as errors. Closing the generator cancels the call.
         """
         scoring = Scoring(items, rubrics, asking, include_replies=include_replies)
         deadline = self._deadline(timeout, STREAM_S)
@@ -402,7 +399,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         asking: Asking | None = None,
         timeout: float | None = None,
     ) -> CostEstimate:
-        """Return what `judge` would take of calls, tokens and money at most; nothing is asked."""
+        """Return the most calls, tokens and money that `judge` would use; no model is asked."""
         batch = Batch(await self._filled(fold(items), judge, timeout), judge, asking)
         work = (pb.EstimateBatchRequest(judge=request) for _, request in batch.requests())
         return await self._estimate(work, timeout)
@@ -415,7 +412,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         asking: Asking | None = None,
         timeout: float | None = None,
     ) -> CostEstimate:
-        """Return what `score_answers` would take of calls, tokens and money at most."""
+        """Return the most calls, tokens and money that `score_answers` would use."""
         requests = Scoring(items, rubrics, asking).requests()
         work = (pb.EstimateBatchRequest(score=request) for request in requests)
         return await self._estimate(work, timeout)
@@ -426,10 +423,10 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         return read_fields(ServerInfo, reply)
 
     async def usage(self, days: int = 31, *, timeout: float | None = None) -> TenantUsage:
-        """Return what your tenant asked of language models in so many days (1 to 366, in UTC).
+        """Return your tenant's use of language models in the last `days` (1 to 366, in UTC).
 
-        Today is among them. It also has what is left of the tenant's budgets. Nobody can ask for
-        another tenant's.
+        Today counts as one of them. Also returns what is left of the tenant's budgets. Usage of
+        other tenants can't be read.
         """
         request = write_fields(pb.GetUsageRequest, days=days)
         return read_fields(TenantUsage, await self._call("GetUsage", request, timeout, INFO_S))
@@ -443,7 +440,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
     async def _finish(
         self, method: str, stream: Stream[Any], timeout: float | None, usual_s: float = STREAM_S
     ) -> None:
-        """Run a stream that keeps what it is told."""
+        """Run a stream to its end; the stream keeps what it receives."""
         deadline = self._deadline(timeout, usual_s)
         async with aclosing(
             async_run_stream(self._connection, method, stream, deadline)
@@ -454,7 +451,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
     async def _in_parts(
         self, alone: str, streamed: str, stream: PartStream, timeout: float | None
     ) -> Any:  # noqa: ANN401 - the reply of either method
-        """Return the reply to a request, which is sent in parts where it takes several."""
+        """Return the reply to a request; one that does not fit into a message is sent in parts."""
         if stream.alone is not None:
             return await self._call(alone, stream.alone, timeout)
         await self._finish(streamed, stream, timeout, COMPUTING_S)
@@ -463,10 +460,10 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
     async def _filled(
         self, groups: Sequence[QueryGroup], judge: Judge | str | None, timeout: float | None
     ) -> Sequence[QueryGroup]:
-        """Return groups with a blank expected text where none is given and the judge needs none.
+        """Add a blank expected text to groups without one, if the judge needs none.
 
-        Only the server knows what a judge's rubric shows, so it is asked, with one short text,
-        where any group needs to know.
+        Only the server knows what a judge's rubric shows, so an estimate for one short text finds
+        out, if any group lacks an expected text.
         """
         known = () if isinstance(groups, Listed) else groups
         if not any(isinstance(g, QueryGroup) and not g.expected and g.open_ended for g in known):

@@ -1,4 +1,4 @@
-"""Judging: groups of any size cut into chunks that a server takes, and the calls that send them."""
+"""Judging: splits any number of groups into chunks that a server accepts, and joins the replies."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10
 CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
-"""Contexts of a chunk whose judge asks models: what is lost, or waited for, when a call fails."""
+"""The most contexts in a chunk whose judge asks models: what a failed call loses, or repeats."""
 ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
 _SPAN = 80
-"""About what a span takes."""
+"""The approximate cost of a span in `text_cost`."""
 
 Item = TypeVar("Item")
 ToJudge = Iterable[QueryGroup] | Iterable[Context]
-"""What a judge may be given, the one or the other."""
+"""Input of a judge: groups or contexts, not mixed."""
 
 
 def packed(
     items: Iterable[tuple[Item, Sequence[int]]], limits: Sequence[int]
 ) -> Iterator[list[Item]]:
-    """Yield lists of items, none of whose sizes sum up to more than its limit; or one item alone.
+    """Yield lists of items whose summed sizes are within the limits.
 
-    Each item comes with its sizes, one for each limit.
+    Each item comes with one size per limit. An item above a limit is yielded alone.
     """
     pack: list[Item] = []
     sums = [0] * len(limits)
@@ -62,7 +62,7 @@ def packed(
 
 @dataclass(frozen=True)
 class Piece:
-    """The results of a group from rank `start` up to, not including, `end`; ranks count from 0."""
+    """The results of a group from rank `start` up to but excluding `end`; ranks count from 0."""
 
     index: int
     group: QueryGroup
@@ -70,15 +70,15 @@ class Piece:
     end: int
 
     def part(self) -> QueryGroup:
-        """Return the group with these of its results only."""
+        """Return the group with only these results."""
         return at_ranks(self.group, range(self.start, self.end))
 
 
 def fold(items: ToJudge) -> Sequence[QueryGroup]:
-    """Return groups as they are, and contexts folded into groups in the same order.
+    """Return groups unchanged, and contexts folded into groups in the same order.
 
-    Consecutive contexts of one query that form a cross product, retrieved-major, become one group:
-    its texts then travel once. Groups that are made as they are asked for stay so.
+    Consecutive contexts of one query that form a cross product, retrieved-major, become one group,
+    so that each text is sent once. Lazy lists of groups stay lazy.
     """
     if isinstance(items, Listed):
         return items
@@ -98,7 +98,7 @@ def _fold_contexts(contexts: Iterable[Context]) -> Iterator[QueryGroup]:
 
 
 def fill_expected(group: QueryGroup) -> QueryGroup:
-    """Return a group with one blank expected text where it has none and texts were retrieved."""
+    """Return the group, with one blank expected text if it has none but has retrieved texts."""
     missing = not group.expected and group.open_ended
     return replace(group, expected=("",)) if missing else group
 
@@ -106,8 +106,8 @@ def fill_expected(group: QueryGroup) -> QueryGroup:
 def most_contexts(judge: Judge | str | None, asking: Asking | None = None) -> int:
     """Return how many contexts a chunk for a judge may hold.
 
-    With a limit on the cost as many as are under way without one, since chunks are then sent one
-    by one.
+    With a limit on the cost, chunks are sent one at a time, so one holds as many contexts as would
+    otherwise be in flight.
     """
     kind = judge.kind if isinstance(judge, Judge) else judge
     if kind not in ASKING_KINDS:
@@ -123,9 +123,9 @@ def cut(
     *,
     evaluated: bool = False,
 ) -> Iterator[list[Piece]]:
-    """Yield chunks of pieces in order, each within the sizes above where single results allow.
+    """Yield chunks of pieces in order, within the limits above unless a single result exceeds them.
 
-    A large group is cut between its results, and what continues it begins a chunk.
+    A large group is cut between its results, and each further piece of it begins a chunk.
     """
     most = most_contexts(judge, asking)
     pieces = (
@@ -144,7 +144,7 @@ def _work(piece: Piece) -> int:
 def _pieces(
     index: int, group: QueryGroup, contexts: int, *, whole: bool
 ) -> Iterator[tuple[Piece, int]]:
-    """Yield the pieces of a group with their sizes; spans count within one that stays `whole`."""
+    """Yield the pieces of a group with their sizes; `whole` keeps a group with spans in one."""
     n, cost = group.n_retrieved, text_cost(group)
     if whole or not n or (cost <= CHUNK_CHARACTERS and n_contexts(group, n) <= contexts):
         yield Piece(index, group, 0, n), cost
@@ -162,13 +162,13 @@ def _pieces(
 
 
 def n_contexts(group: QueryGroup, n_retrieved: int) -> int:
-    """Return how many contexts so many results of a group make, as the server counts them."""
+    """Return how many contexts `n_retrieved` results of a group make, as the server counts them."""
     expected = 0 if group.by_id else group.n_expected
     return n_retrieved * (expected + len(group.negatives))
 
 
 def text_cost(group: QueryGroup) -> int:
-    """Return about how many characters a group has, or bytes of what stands for its texts."""
+    """Return the approximate size of a group: characters of texts, bytes of vectors and spans."""
     texts = (group.expected, group.retrieved, group.negatives)
     cost = len(group.query) + sum(sum(map(len, some)) for some in texts)
     vectors, spans = group.embeddings, group.spans
@@ -180,11 +180,11 @@ def text_cost(group: QueryGroup) -> int:
 
 
 def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -> Sequence[int]:
-    """Return the ranks, from 0, of a group's results that repeat no earlier one.
+    """Return the ranks, from 0, of a group's results without repeats of an earlier one.
 
-    The same id with the same text is a repeat, of which the first is kept; the same id with
-    another text is another piece of a document, and stays. With `strict` a repeat raises
-    InvalidArgument that names its place under `path`.
+    A repeat has the same id and the same text; the same id with another text is another passage of
+    the document and is kept. With `strict`, a repeat raises InvalidArgument that names its place
+    under `path`.
     """
     ids = group.document_ids
     if not ids:
@@ -205,7 +205,7 @@ def distinct_ranks(group: QueryGroup, path: str = "", *, strict: bool = False) -
 
 
 def at_ranks(group: QueryGroup, ranks: Sequence[int]) -> QueryGroup:
-    """Return a group with these of its results only, in this order."""
+    """Return a group with only the results at these ranks, in this order."""
     if isinstance(ranks, range) and len(ranks) == group.n_retrieved:
         return group
     texts, vectors, spans, ids = group.retrieved, group.embeddings, group.spans, group.document_ids
@@ -223,7 +223,7 @@ def at_ranks(group: QueryGroup, ranks: Sequence[int]) -> QueryGroup:
 
 
 def against_negatives(groups: Iterable[QueryGroup]) -> list[QueryGroup]:
-    """Return groups that ask which results match the negatives, of those that have some."""
+    """Return, for groups with negatives, groups that ask which results match these."""
     return [
         QueryGroup(group.query, group.negatives, group.retrieved)
         for group in groups
@@ -242,10 +242,10 @@ PASSING = (
     errors.InternalError,
     errors.BudgetExhausted,
 )
-"""Failures of a message that leave the others of its call as they are."""
+"""Failures of one message that do not end the call: the other messages are still sent."""
 
 Progress = Callable[[int, int], object]
-"""Is told how much of a call is done, and how much there is in all."""
+"""Called with the number of items done and the total of the call."""
 
 
 class Batch:
@@ -261,7 +261,7 @@ class Batch:
         request_id: str = "",
         progress: Progress | None = None,
     ) -> None:
-        # Made as they are asked for, they are checked as they are sent, and none is kept.
+        # Lazy groups are checked as they are sent, and not kept.
         self._listed = isinstance(groups, Listed)
         if not self._listed and not groups:
             raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
@@ -276,21 +276,21 @@ class Batch:
         counted = () if progress is None else groups
         self._total = sum(group.n_expected * group.n_retrieved for group in counted)
         self._done = 0
-        # Of each chunk its verdicts or why they are missing, the number of each of its groups, and
-        # whether the first one is more of the last group before.
+        # Of each chunk: its verdicts or the reason why they are missing, the number of verdicts of
+        # each group, and whether its first group continues the last one before.
         self._parts: list[tuple[Verdicts | VerdictError, Sequence[int], bool]] = []
         self._failures: list[errors.JudgedError] = []
 
     @property
     def ahead(self) -> int:
-        """How many requests may be under way: one where the next depends on what it cost."""
+        """How many requests may be in flight: one if the next depends on the cost of the last."""
         return 1 if self._cost_limit.limited else CHUNKS_IN_FLIGHT
 
     def requests(self) -> Iterator[tuple[Sequence[Piece], pb.BatchJudgeRequest]]:
-        """Yield each chunk with the request for its verdicts, in order, made as it is asked for.
+        """Yield each chunk with the request for its verdicts, in order and lazily.
 
-        Models are asked about a chunk for what is left of what all may cost. Where the call has a
-        request_id, that of each later chunk follows from it.
+        A chunk may cost what is left of the call's limit. If the call has a request_id, those of
+        later chunks are derived from it.
         """
         groups = map(checked_group, self._groups, count()) if self._listed else self._groups
         for place, chunk in enumerate(cut(groups, self._judge, self._asking)):
@@ -306,7 +306,7 @@ class Batch:
     def take(
         self, chunk: Sequence[Piece], reply: pb.BatchJudgeResponse | errors.JudgedError
     ) -> None:
-        """Take in the answer of the next chunk; raise an error that means the call is wrong."""
+        """Add the reply to the next chunk; raise an error that fails the whole call."""
         sizes = [piece.group.n_expected * (piece.end - piece.start) for piece in chunk]
         offsets, continued = [0, *accumulate(sizes)], chunk[0].start > 0
         if isinstance(reply, errors.InvalidArgument):
@@ -347,7 +347,7 @@ class Batch:
 
 
 def missing_verdicts(sizes: Iterable[int], reason: VerdictError, judge: JudgeIdentity) -> Verdicts:
-    """Return so many verdicts of each group, all of which are missing for a reason."""
+    """Return verdicts with the status ERROR and this reason, `sizes` of them for the groups."""
     missing = Verdict(Status.ERROR, None, None, Source.COMPUTED, Flag.NONE, reason)
     offsets = [0, *accumulate(sizes)]
     return Verdicts.of([missing] * offsets[-1], offsets, judge)
@@ -357,7 +357,7 @@ _PATH = re.compile(r"groups\[(\d+)\](?:\.((?:spans\.)?retrieved)\[(\d+)\])?")
 
 
 def original_path(chunk: Sequence[Piece], error: errors.InvalidArgument) -> errors.InvalidArgument:
-    """Make an error about a chunk speak of the batch: groups[0] of the fourth chunk is another."""
+    """Rewrite the paths in an error about a chunk to paths in the batch."""
 
     def rename(match: re.Match[str]) -> str:
         piece = chunk[int(match[1])]

@@ -1,6 +1,6 @@
-"""Requests that no message holds, and evaluations: their parts, sent as a stream with one reply.
+"""Requests too large for one message, and evaluations: sent in parts, as a stream with one reply.
 
-A stream that breaks is sent again from its start, and the server's caches know what was judged.
+A broken stream is sent again from its start; the server's caches have what was judged already.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _RUN = re.compile(r"(?<![\w.])trec\.run\[(\d+)\]")
 
 
 class PartStream(Stream[None]):
-    """The parts of one request, and its one reply; what breaks is sent again from the start."""
+    """A request in parts, with one reply; a broken stream is sent again from the start."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class PartStream(Stream[None]):
         message: Callable[..., object],
         relevance: Relevance | None = None,
     ) -> None:
-        """Take what writes the parts, the message that carries one, and what topics are of."""
+        """Keep what makes the parts, the message that carries one, and the topics for errors."""
         super().__init__()
         self._parts = parts
         self._message = message
@@ -79,27 +79,27 @@ class PartStream(Stream[None]):
         unsent = parts()
         first = list(islice(unsent, 2))
         self.alone = first[0] if len(first) == 1 else None
-        """The request, where one message holds it."""
+        """The request, if it fits into one message."""
         self._unsent: Iterator[Any] | None = chain(first, unsent)
         self.reply: Any = None
 
     def request(self) -> Iterator[object]:
-        """Return what the next try sends."""
+        """Return the messages of the next try."""
         parts, self._unsent = self._unsent or self._parts(), None
         return self.written(self._message(part=part) for part in parts)
 
     def take(self, reply: Any) -> None:  # noqa: ANN401 - the reply of the stream
-        """Take in the reply."""
+        """Keep the reply."""
         self.reply = reply
 
     def ended(self) -> None:
-        """Note that the server ended the stream. Raises InternalError without a reply."""
+        """Handle the end of the stream. Raises InternalError without a reply."""
         super().ended()
         if self.reply is None:
             raise errors.InternalError("the stream ended without a reply")
 
     def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
-        """Return the wait before the next try; an error names topics by their places in all."""
+        """Return the wait before the next try; errors name topics by their index in the whole."""
         given = self._relevance
         if isinstance(error, errors.InvalidArgument) and isinstance(given, TrecRankings):
             names, sent = [*given.run], [q for q in _topics(given) if q in given.run]
@@ -116,11 +116,11 @@ def metric_parts(
     metadata: Metadata,
     human: PerQueryValues | None,
 ) -> Iterator[Request]:
-    """Yield a request in parts of about PART_BYTES or less, or the one that holds everything."""
+    """Yield a request in parts of about PART_BYTES or less; a small one in one part."""
     given_as, names = name_of(relevance), as_list(metrics)
-    told = write_options(options, given_as)
+    written = write_options(options, given_as)
     parts = (
-        write_fields(Request, metrics=names, options=told, **{given_as: content})
+        write_fields(Request, metrics=names, options=written, **{given_as: content})
         for content in _contents(relevance)
     )
     first = list(islice(parts, 2))
@@ -133,22 +133,23 @@ def metric_parts(
 
 
 def _contents(relevance: Relevance) -> Iterator[object]:
-    """Yield what the parts hold of the relevance, cut between queries."""
+    """Yield the relevance in parts, cut between queries."""
     if isinstance(relevance, TrecRankings):
         try:
             yield from map(write_trec, split_trec(relevance))
         except errors.InvalidArgument:
-            write_trec(relevance)  # raises it with its place in the whole
+            write_trec(relevance)  # raises with paths in the whole
             raise
-    else:  # values have no rankings, and are not cut
+    else:  # values have no rankings, and so are not cut
         yield from cut_message(write_relevance(relevance), "rankings")
 
 
 def cut_message(whole: Any, listed: str) -> Iterator[Any]:  # noqa: ANN401 - with a list
-    """Yield a message in parts of about PART_BYTES or less: some of its list each, and all else.
+    """Yield a message in parts of about PART_BYTES or less: each has a slice of its list.
 
-    Columns of verdicts are cut with the rankings that are listed. Human labels correct all of them
-    at once, so that these stay whole, and so does what does not fit and the server refuses.
+    Columns of verdicts are cut together with the rankings. A message with human labels is not cut,
+    because these correct all rankings at once, nor is one whose columns have wrong lengths, which
+    the server refuses.
     """
     others = {field.name: value for field, value in whole.ListFields()}
     items, verdicts = others.pop(listed, ()), others.pop("verdicts", None)
@@ -173,7 +174,7 @@ def cut_message(whole: Any, listed: str) -> Iterator[Any]:  # noqa: ANN401 - wit
 
 
 def _topics(whole: TrecRankings) -> Iterator[str]:
-    """Yield the topics in the order in which they are sent: those of the qrels first."""
+    """Yield the topics in the order in which they are sent: topics of the qrels first."""
     return chain(whole.qrels, (query_id for query_id in whole.run if query_id not in whole.qrels))
 
 
@@ -191,8 +192,7 @@ def split_trec(whole: TrecRankings) -> Iterator[TrecRankings]:
     if len(first) < 2:
         yield whole  # in the caller's order
         return
-    # Ids that are joined already are not joined again.
-    pack: Any
+    pack: Any  # with joined ids, which `write_trec` does not join again
     for pack in chain(first, packs):
         yield TrecRankings(
             {query_id: judged for query_id, judged, _ in pack if query_id in whole.qrels},
@@ -207,7 +207,7 @@ def text_parts(
     per_item: bool,
     interval: IntervalOptions | None,
 ) -> Callable[[], Iterator[Any]]:
-    """Return what writes a request in parts, or the one that holds everything."""
+    """Return a function that yields a request in parts; a small one in one part."""
     whole = write_fields(
         statistics_service_pb2.ComputeTextMetricsRequest,
         metrics=metrics,
@@ -219,14 +219,14 @@ def text_parts(
 
 
 Record = Callable[[Sequence[QueryGroup], Verdicts], object]
-"""Is told the groups that were judged, with their verdicts."""
+"""Called with the groups that were judged and their verdicts."""
 
 
 class EvaluateStream(Stream[None]):
-    """One call of `evaluate`: what to send on each try, and what was answered.
+    """One call of `evaluate`: what to send on each try, and what was received.
 
-    Every try sends the same chunks. Verdicts of one that broke are kept, for where a later one
-    breaks sooner, unless another judge answers then.
+    Every try sends the same chunks. Verdicts of a broken try are kept, in case a later one breaks
+    sooner, and dropped when another judge answers.
     """
 
     def __init__(
@@ -243,9 +243,9 @@ class EvaluateStream(Stream[None]):
         progress: Progress | None,
     ) -> None:
         super().__init__()
-        # What can be read once only is kept, so that it can be sent again.
+        # An iterator is read into a list, so that it can be sent again.
         self._groups = list(groups) if iter(groups) is groups else groups
-        # Groups that are all there are checked before anything is sent, others as they are sent.
+        # Groups in memory are checked before anything is sent, lazy ones as they are sent.
         self._checked = isinstance(self._groups, Sequence)
         self._total: int | None = None
         if self._checked:
@@ -262,8 +262,7 @@ class EvaluateStream(Stream[None]):
         )
         self._judge = judge
         self._keeps_verdicts = include_verdicts
-        # What is wrong with it is told before anything is sent.
-        self._cost_limit = CostLimit(asking)
+        self._cost_limit = CostLimit(asking)  # raises before anything is sent
         self._record = record
         self._progress = progress
         self._identity: JudgeIdentity | None = None
@@ -275,7 +274,7 @@ class EvaluateStream(Stream[None]):
         return cut(groups, self._judge, evaluated=True)
 
     def request(self) -> Iterator[pb.StreamEvaluateRequest]:
-        """Return what the next try sends."""
+        """Return the messages of the next try."""
         self._matches: dict[int, Sequence[NegativeMatch]] = {}
         self._query_ids: list[str] = []
         self._columns: list[list[float] | array[float]] = []
@@ -292,14 +291,14 @@ class EvaluateStream(Stream[None]):
             yield pb.StreamEvaluateRequest(chunk=message)
 
     def take(self, reply: pb.StreamEvaluateResponse) -> None:
-        """Take in one message of the server."""
+        """Process one message of the server."""
         kind = reply.WhichOneof("message")
         if kind == "chunk":
             self._take_chunk(reply.chunk)
         elif kind == "values":
             self._query_ids.extend(reply.values.query_ids)
             columns = reply.values.columns
-            # Of groups that are not all there, values are kept in few bytes too.
+            # With lazy groups, values are kept in compact arrays.
             self._columns = self._columns or [[] if self._checked else array("d") for _ in columns]
             for values, more in zip(self._columns, columns, strict=True):
                 values.extend(more.values)
@@ -347,7 +346,7 @@ class EvaluateStream(Stream[None]):
         )
 
     def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
-        """Return the wait before the next try; the error for none has the verdicts so far."""
+        """Return the wait before the next try; a final error carries the verdicts so far."""
         try:
             return super().wait_after(error, attempts)
         except errors.JudgedError as last:
@@ -355,7 +354,7 @@ class EvaluateStream(Stream[None]):
             raise
 
     def _whole(self, error: errors.JudgedError | None, usage: Usage | None) -> Verdicts | None:
-        """Return the verdicts of the judge, and tell the record; missing ones have the error."""
+        """Return the judge's verdicts and pass all to `record`; missing ones have the error."""
         if not self._verdicts:
             return None
         groups: Sequence[QueryGroup] = _JudgedGroups(self._groups)
@@ -383,7 +382,7 @@ class EvaluateStream(Stream[None]):
         *,
         of_negatives: bool,
     ) -> Verdicts:
-        """Return the verdicts of all chunks, which are let go."""
+        """Return the verdicts of all chunks, removing them from `known` to free memory."""
         reason = missing_for(
             error or errors.InternalError("the server sent no verdict", reason="INTERNAL")
         )
@@ -402,10 +401,7 @@ class EvaluateStream(Stream[None]):
 
 
 class _JudgedGroups(Listed[QueryGroup]):
-    """Groups as they were judged, without repeated results and negatives.
-
-    They are read again each time that they are asked for.
-    """
+    """Groups as they were judged, without repeated results and negatives; made on every access."""
 
     def __init__(self, groups: Iterable[QueryGroup]) -> None:
         self._groups = groups
@@ -422,7 +418,7 @@ class _JudgedGroups(Listed[QueryGroup]):
 
 
 def _n_judged(piece: Piece, *, of_negatives: bool) -> int:
-    """Return how many verdicts a piece has, of its results that repeat no earlier one."""
+    """Return how many verdicts a piece has, repeated results not counted."""
     group = piece.group
     texts = len(group.negatives) if of_negatives else 0 if group.by_id else group.n_expected
     return texts and texts * sum(piece.start <= rank < piece.end for rank in distinct_ranks(group))

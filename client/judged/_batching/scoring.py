@@ -1,4 +1,4 @@
-"""One scoring of any size: its parts, what came of each, and the whole."""
+"""Scoring of any number of items: splits it into messages and collects the scores."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from judged.values.scores import (
 )
 
 PART_SCORES = 1 << 13
-"""The most scores that one message asks for. Parts are sent one after the other, so they are large:
-models should not wait between them."""
+"""The most scores that one message asks for. Messages are sent one after another, so they are
+large: models should not idle between them."""
 PART_BYTES = 3 << 20
 
 _Pair = tuple[str, str]
@@ -37,10 +37,10 @@ _ITEM = re.compile(r"items\[(\d+)\]")
 
 
 class Scoring(Stream[AnswerScore]):
-    """The items of a call and the scores so far. Its messages are sent one after the other.
+    """The items of a call and the scores so far. Messages are sent one after another.
 
-    A message asks for at most as many scores and bytes as above, and again, after a break, for
-    the items that lack a score, by the rubrics that one of them lacks.
+    A message asks for at most PART_SCORES scores in PART_BYTES. After a break it is sent again for
+    the items that lack a score, with the rubrics that any of them lacks.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Scoring(Stream[AnswerScore]):
         *,
         include_replies: bool = False,
     ) -> None:
-        """Raise InvalidArgument for what the server would refuse of the items as a whole."""
+        """Raise InvalidArgument for no items or rubrics, and for an id that is there twice."""
         super().__init__()
         self._items = list(need_list(items, "items", "AnswerItem"))
         self._rubrics = as_rubrics(rubrics)
@@ -69,7 +69,7 @@ class Scoring(Stream[AnswerScore]):
         self._parts = packed((((place, m), (m.ByteSize(), 1)) for place, m in written), limits)
         self._cost_limit = CostLimit(asking)
         self._progress = progress
-        # The id is that of all tries: what is under way is not paid again.
+        # All tries share one id, so that work in progress is not paid for twice.
         self._alike = pb.ScoreAnswersRequest(
             include_replies=include_replies, request_id=request_id or str(uuid.uuid4())
         )
@@ -80,11 +80,11 @@ class Scoring(Stream[AnswerScore]):
         self._asked: list[int] = []
         self._asked_rubrics: list[str] = []
         self.usage = Usage()
-        """What the scores took, those that were asked for again included."""
+        """Usage of all scores, repeated ones included."""
         self._go_on()
 
     def _go_on(self) -> None:
-        """Turn to the next message."""
+        """Move on to the next message."""
         part = next(self._parts, None)
         self.done = part is None
         self._part = dict(part or ())
@@ -99,7 +99,7 @@ class Scoring(Stream[AnswerScore]):
         return [pair for pair in self._pairs if pair not in self._scores]
 
     def request(self) -> pb.ScoreAnswersRequest:
-        """Return the message that asks for what is missing: all of it, the first time."""
+        """Return the message that asks for the missing scores: on the first try, for all."""
         missing = self._missing
         names = {rubric for _, rubric in missing}
         rubrics = [rubric for rubric in self._rubrics if rubric.id in names]
@@ -120,13 +120,13 @@ class Scoring(Stream[AnswerScore]):
             self._go_on()
 
     def take(self, reply: pb.ScoreAnswersResponse) -> AnswerScore | None:
-        """Take in a message of the stream; return the score if it brings a new one."""
+        """Process a message of the stream; return its score if that is new."""
         which = reply.WhichOneof("message")
         if which == "started":
             for name, judge in zip(self._asked_rubrics, reply.started.judges, strict=False):
                 self._judges[name] = read_fields(JudgeIdentity, judge)
         if which != "score":
-            return None  # the summary, which scores of several messages need anew
+            return None  # the summary is computed here, from the scores of all messages
         score = read_score(reply.score, self._judges.get(reply.score.rubric))
         pair = (score.item_id, score.rubric)
         self.usage += score.usage
@@ -134,12 +134,12 @@ class Scoring(Stream[AnswerScore]):
         if pair not in self._pairs:
             raise errors.InternalError("the server sent a score that nobody asked for")
         if pair in self._scores:
-            return None  # asked for again with others that were missing
+            return None  # repeated, because its item or rubric lacked another score
         self.progressed = True
         return self._came(pair, score)
 
     def _came(self, pair: _Pair, score: AnswerScore) -> AnswerScore:
-        """Keep and count a score; its error names the limit of the call."""
+        """Keep a score and report progress; a budget error names the call's whole limit."""
         if score.error is not None:
             score = replace(score, error=self._cost_limit.named(score.error))
         self._scores[pair] = score
@@ -148,16 +148,16 @@ class Scoring(Stream[AnswerScore]):
         return score
 
     def ended(self) -> None:
-        """Raise InternalError when the stream ended without an error and a score is missing."""
+        """Move on to the next message. Raises InternalError if a score is missing."""
         if missing := len(self._missing):
             raise errors.InternalError(f"the server ended the stream with {missing} scores missing")
         self._go_on()
 
     def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
-        """Return the wait before the next try; what fails for good leaves the other messages."""
+        """Return the wait before the next try; after a final failure, go on to the next message."""
         missing = self._missing
         try:
-            # A summary that is lost can be made again.
+            # Only the summary may be missing, and that is computed here.
             if missing or isinstance(error, errors.BudgetExhausted):
                 return super().wait_after(error, attempts)
         except errors.InvalidArgument as wrong:
@@ -175,7 +175,7 @@ class Scoring(Stream[AnswerScore]):
     def rest(self) -> Iterator[AnswerScore]:
         """Yield the scores that never came, as errors; raise the first failure if none came.
 
-        A server that asked nothing for want of money says so of every score, and then as a whole.
+        BudgetExhausted is also raised if every score that came is an error: nothing was asked.
         """
         came = list(self._scores.values())
         all_failed = all(score.status is Status.ERROR for score in came)
@@ -186,7 +186,7 @@ class Scoring(Stream[AnswerScore]):
             yield self._came(pair, AnswerScore(*pair, Status.ERROR, error=missing_for(failure)))
 
     def whole(self) -> ScoredAnswers:
-        """Return all scores, and what sums them up."""
+        """Return all scores, with a summary of each rubric."""
         pairs = ((item.item_id, rubric.id) for item in self._items for rubric in self._rubrics)
         scores, n = [self._scores[pair] for pair in pairs], len(self._rubrics)
         return ScoredAnswers(
@@ -197,13 +197,13 @@ class Scoring(Stream[AnswerScore]):
 
 
 def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
-    """Return rubrics as they are, and those that are given by their id alone."""
+    """Return a list of rubrics, made from the id where only that is given."""
     listed = need_list(rubrics, "rubrics", "Rubric or its id")
     return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
 
 
 def _check_item_ids(items: Sequence[AnswerItem]) -> None:
-    """Raise InvalidArgument where an id is there twice, as the server does in one message."""
+    """Raise InvalidArgument for a repeated id; the server checks only within one message."""
     places: dict[str, int] = {}
     for i, item in enumerate(items):
         if (first := places.setdefault(item.item_id, i)) != i:
@@ -212,7 +212,7 @@ def _check_item_ids(items: Sequence[AnswerItem]) -> None:
 
 
 def summarise(rubric: str, scores: Sequence[AnswerScore]) -> RubricSummary:
-    """Return the summary of the scores of one rubric. The mean is of those that are OK."""
+    """Return the summary of the scores of one rubric; the mean is over those that are OK."""
     values = [score.score for score in scores if score.score is not None]
     counts = {each.name.lower(): sum(one.status is each for one in scores) for each in Status}
     return RubricSummary(
@@ -224,7 +224,7 @@ def summarise(rubric: str, scores: Sequence[AnswerScore]) -> RubricSummary:
 
 
 def read_score(message: scores_pb2.AnswerScore, judge: JudgeIdentity | None) -> AnswerScore:
-    """Return the score that `judge` gave. Raises InternalError for one that says nothing."""
+    """Return the score that `judge` gave. Raises InternalError for one that can't be used."""
     try:
         score = read_fields(
             AnswerScore,

@@ -1,1 +1,1 @@
-"""The wire: channels and connections, deadlines and the retry loop, and what a failure means."""
+"""The transport: channels and connections, deadlines, retries, and errors of failed calls."""

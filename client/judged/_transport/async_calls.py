@@ -1,6 +1,6 @@
-"""The loops that send, asynchronous: a message until it is answered, a stream until all of it is.
+"""The asynchronous send loops: retry a message, or a stream, until it is fully answered.
 
-When to try again is decided in `call`.
+`call` decides when to retry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from judged._transport.primitives import async_send, async_sleep, async_slot
 async def async_call(
     connection: AsyncConnection, method: str, request: object, deadline: Deadline
 ) -> Any:  # noqa: ANN401 - the reply of the method
-    """Return the reply of the first try that is answered; each waits for a slot in the window."""
+    """Send a message, with retries, and return the reply; each try waits for a slot."""
     attempts = connection.attempts(deadline, request)
     while True:
         try:
@@ -32,7 +32,7 @@ async def async_call(
                     metadata=attempts.metadata,
                 )
         except TimeoutError:
-            continue  # there is no time left
+            continue  # the deadline is over: `timeout` raises
         except CLOSED:
             connection.need_open()
             raise
@@ -46,10 +46,10 @@ async def async_call(
 async def async_run_stream(
     connection: AsyncConnection, method: str, stream: Stream[Item], deadline: Deadline
 ) -> AsyncGenerator[Item, None]:
-    """Yield what the replies bring; what breaks is opened again until everything is answered."""
+    """Yield the items of the replies; reopen a broken stream until everything is answered."""
     attempts = connection.attempts(deadline)
     while not stream.done:
-        open_ = connection.here().methods[method]  # each time: raises ClientUnusable after `close`
+        open_ = connection.here().methods[method]  # on every try: raises once the client is closed
         replies: Any = None
         try:
             timeout, stream.progressed = attempts.timeout(), False

@@ -1,6 +1,6 @@
-"""One call: what a failure means, and when it is tried again.
+"""One call: the error class of a failure, and the decision to retry it.
 
-The classes are in `errors`.
+The error classes are in `errors`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from judged.v1 import judge_service_pb2 as pb
 REQUEST_ID = "x-request-id"
 _DETAILS = "grpc-status-details-bin"
 HINT = "is judged-server running there, with TLS on both sides or neither (Tls(...), --tls-ca)?"
-"""What to look at when an address can't be reached: gRPC seldom tells a failed handshake."""
+"""Hint for an address that can't be reached: gRPC seldom reports that the handshake failed."""
 _OTHER_NAME = "call the server by a name of its certificate, or name one: Tls(name=...), --tls-name"
 Metadata = tuple[tuple[str, str], ...]
 _UNREACHED = re.compile(
@@ -42,7 +42,7 @@ _CLASSES: Mapping[str, type[errors.JudgedError]] = {
     "RESOURCE_EXHAUSTED": errors.Overloaded,
     "UNAVAILABLE": errors.Unavailable,
     "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
-    # Our own cancels never get here: this is a server dropping calls at the end of its drain.
+    # The client's own cancellations never get here: a server dropped the call as its drain ended.
     "CANCELLED": errors.Unavailable,
 }
 _DETAIL_TYPES = (status_pb2.ErrorInfo, status_pb2.BadRequest, status_pb2.RetryInfo)
@@ -60,7 +60,7 @@ _FULL_NAME = re.compile(rf"\b({'|'.join(_CHOICES)})_([A-Z_]+)\b")
 
 
 def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 - of either gRPC
-    """Return the error of a failed call to `target`; what failed has code, details, trailers."""
+    """Return the error for a failed call to `target`, from its code, details and trailers."""
     code: str = failure.code().name
     trailers = dict(failure.trailing_metadata() or ())
     details = _details(trailers.get(_DETAILS))
@@ -90,10 +90,10 @@ def to_error(failure: Any, target: str) -> errors.JudgedError:  # noqa: ANN401 -
 
 
 def may_retry(error: errors.JudgedError) -> bool:
-    """Say whether sending the call again makes sense.
+    """Return whether the call may be retried.
 
-    RESOURCE_EXHAUSTED without RetryInfo is not our server being busy but gRPC's core refusing a
-    message for its size, and that would fail for ever.
+    RESOURCE_EXHAUSTED without RetryInfo does not mean a busy server: gRPC's core refused a message
+    for its size, and would refuse it on every try.
     """
     if isinstance(error, errors.Overloaded):
         return error.retry_after is not None
@@ -103,7 +103,7 @@ def may_retry(error: errors.JudgedError) -> bool:
 def rename_paths(
     error: errors.InvalidArgument, path: re.Pattern[str], name: Callable[[re.Match[str]], str]
 ) -> errors.InvalidArgument:
-    """Make an error about a message speak of the whole, of which groups[0], say, is another."""
+    """Rewrite the paths in an error about one message to paths in the whole input."""
     error.field = path.sub(name, error.field)
     error.message = path.sub(name, error.message)
     error.metadata = {key: path.sub(name, text) for key, text in error.metadata.items()}
@@ -112,7 +112,7 @@ def rename_paths(
 
 
 def _details(raw: str | bytes | None) -> dict[str, Any]:
-    """Return the details that say more of an error, by the names of their messages."""
+    """Return the known details of a serialized status, by message name."""
     if not isinstance(raw, bytes):
         return {}
     try:
@@ -124,7 +124,7 @@ def _details(raw: str | bytes | None) -> dict[str, Any]:
             if each.type_url.endswith(f".{kind.DESCRIPTOR.name}")
         }
     except DecodeError:
-        return {}  # a proxy's details, not ours: the code and the message still stand
+        return {}  # details from a proxy: the code and the message still apply
 
 
 def in_python(message: str) -> str:
@@ -135,7 +135,7 @@ def in_python(message: str) -> str:
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
 UNREACHED_S = 3.0
-"""How long a server that never answered is tried."""
+"""How long to retry a server that has never answered."""
 CHUNKS_IN_FLIGHT = 4
 
 Item = TypeVar("Item")
@@ -146,32 +146,32 @@ _log = logging.getLogger("judged")
 
 @dataclass
 class Patience:
-    """What the calls of a client know of their server.
+    """What the calls of a client share about their server.
 
-    One that answered before is waited for where it `waits`; one that never did is given up soon.
+    Calls give up after UNREACHED_S, unless `waits` and the server has answered before.
     """
 
     waits: bool = True
     reached: bool = False
-    _told: bool = False
+    _warned: bool = False
 
     def answered(self) -> None:
-        """Note a call that was answered."""
+        """Record that a call was answered."""
         self.reached = True
-        if self._told:
-            self._told = False
+        if self._warned:
+            self._warned = False
             _log.warning("the server answers again")
 
     def failed(self, error: errors.JudgedError, left: float) -> None:
-        """Note a failure of a call that waits on, and tell the user of the first."""
-        if isinstance(error, errors.Unavailable) and self.reached and not self._told:
-            self._told = True
+        """Record a failure that will be retried, and warn at the first of an outage."""
+        if isinstance(error, errors.Unavailable) and self.reached and not self._warned:
+            self._warned = True
             _log.warning("%s; waiting for it, for %.0f s at most", error.message, left)
 
 
 @dataclass(frozen=True)
 class CallOptions:
-    """How a client calls: see `Client.with_options`. Raises InvalidArgument for what can't be."""
+    """Options of a client's calls: see `Client.with_options`. Raises InvalidArgument."""
 
     timeout: float | None = None
     max_retries: int | None = None
@@ -187,7 +187,7 @@ class CallOptions:
 
 
 class Deadline:
-    """The time a call has as a whole, all its chunks, tries and waits, and its other options."""
+    """The deadline of a whole call (all chunks, tries and waits), and its other options."""
 
     def __init__(self, timeout: float, options: CallOptions = CallOptions()) -> None:
         if not timeout > 0:
@@ -208,38 +208,38 @@ class Deadline:
 
 
 class Attempts:
-    """The tries of one message. Ask `wait_after` for every failure."""
+    """The tries of one message. Call `wait_after` after every failure."""
 
     def __init__(
         self,
         deadline: Deadline,
         patience: Patience,
-        who: Callable[[], Metadata] = tuple,
+        identity: Callable[[], Metadata] = tuple,
         request: object | None = None,
     ) -> None:
-        """Take the time, and `who` calls as metadata, asked anew when the tries begin again."""
+        """Start the tries; `identity` returns the caller's metadata and is called by `begin`."""
         self._deadline = deadline
         self._patience = patience
-        self._who = who
+        self._identity = identity
         self._request = request
         self.begin()
 
     def begin(self) -> None:
-        """Count from the first try, under a new id: by it a server knows tries as one call."""
+        """Reset the count and take a new request id, by which a server knows tries as one call."""
         self._failed = 0
         self._failing_since = 0.0
         self._error: errors.JudgedError | None = None
         request_id = str(uuid.uuid4())
         given = self._deadline.options.metadata or {}
-        own = [(name.lower(), text) for name, text in given.items()]  # as gRPC takes names
-        self.metadata = ((REQUEST_ID, request_id), *self._who(), *own)
+        own = [(name.lower(), text) for name, text in given.items()]  # gRPC needs lower case
+        self.metadata = ((REQUEST_ID, request_id), *self._identity(), *own)
         if isinstance(self._request, pb.BatchJudgeRequest) and not self._request.request_id:
             self._request.request_id = request_id
 
     def timeout(self) -> float:
         """Return the seconds the next try may take.
 
-        Raises the error of the last try when there are none, DeadlineExceeded before a first one.
+        With no time left, raises the error of the last try, or DeadlineExceeded before any try.
         """
         try:
             return self._deadline.left()
@@ -249,14 +249,14 @@ class Attempts:
             raise self._error from None
 
     def wait_after(self, error: errors.JudgedError) -> float:
-        """Return the seconds to wait before the next try; raise the error when there is none.
+        """Return the seconds to wait before the next try; raise the error if there is no next try.
 
-        There is none for failures that would repeat, when the wait would outlast the deadline, or
-        when the server has never answered and UNREACHED_S are over.
+        There is none if the failure is permanent, the wait would outlast the deadline, the retries
+        are used up, or the server has never answered within UNREACHED_S.
         """
         if not may_retry(error):
             raise error from None
-        # gRPC tells a port where nobody listens from a connection that broke by its message alone.
+        # Only gRPC's message tells a port without a listener from a connection that broke.
         if error.reason or not _UNREACHED.search(error.message):
             self._patience.reached = True
         self._failed += 1
@@ -267,10 +267,10 @@ class Attempts:
         now = time.monotonic()
         if self._failed == 1:
             self._failing_since = now
-        # The exponent is bounded: a float overflows at a thousand tries.
+        # The exponent is bounded: the float would overflow after a thousand tries.
         longest = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failed - 1, 10))
-        # Full jitter, so that callers turned away together do not come back together.
-        wait = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
+        # Full jitter, so that callers rejected together do not retry together.
+        wait = random.uniform(0, longest)  # noqa: S311 - jitter is not secret
         wait += getattr(error, "retry_after", None) or 0.0
         busy = isinstance(error, errors.Overloaded)
         patient = busy or (self._patience.reached and self._patience.waits)
@@ -284,13 +284,13 @@ class Attempts:
 
 
 class Stream(Generic[Item]):
-    """A call that is answered by a stream: what is sent and taken in over all its tries."""
+    """A call with a streamed reply: what to send, and what was received, over all tries."""
 
     def __init__(self) -> None:
         self.done = False
-        """Whether nothing is left to be sent."""
+        """Whether nothing is left to send."""
         self.progressed = False
-        """Whether this try was answered anything."""
+        """Whether this try received anything new."""
         self._failure: Exception | None = None
 
     def request(self) -> object:
@@ -298,10 +298,10 @@ class Stream(Generic[Item]):
         raise NotImplementedError
 
     def written(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield the messages of a request; what fails ends them.
+        """Yield the messages of a request; an exception from the caller's data ends them.
 
-        gRPC reads them on a thread of its own and hides what goes wrong there: a failure of what
-        the caller gave is raised once the stream has ended.
+        gRPC reads them on its own thread and hides exceptions there, so the exception is kept and
+        raised once the stream has ended.
         """
         try:
             yield from messages
@@ -309,29 +309,29 @@ class Stream(Generic[Item]):
             self._failure = failure
 
     def take(self, reply: Any) -> Item | None:  # noqa: ANN401 - a message of this stream
-        """Return what a reply brings to the caller, if anything."""
+        """Process a reply; return its item for the caller, if any."""
         raise NotImplementedError
 
     def ended(self) -> None:
-        """Note that the server ended the stream. Raises an error when it should not have."""
+        """Handle the end of the stream. Raises an error if the stream is incomplete."""
         if self._failure is not None:
             raise self._failure
         self.done = True
 
     def wait_after(self, error: errors.JudgedError, attempts: Attempts) -> float:
-        """Return the seconds to wait before the next try; raise the error for none."""
+        """Return the seconds to wait before the next try; raise the error if there is none."""
         if self._failure is not None:
             raise self._failure
         if self.progressed:
-            attempts.begin()  # it goes on, so count anew
+            attempts.begin()  # the stream made progress: reset the count
         return attempts.wait_after(error)
 
     def rest(self) -> Iterable[Item]:
-        """Return what is still to be told the caller when nothing is left to be sent."""
+        """Return the items that are left for the caller once nothing is left to send."""
         return ()
 
 
 def derived_id(*parts: object) -> str:
-    """Return a request_id (a UUID of version 4) that is the same for the same parts."""
+    """Return a request_id (a UUID of version 4) derived from the parts: equal for equal parts."""
     digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4))

@@ -1,7 +1,7 @@
 # Generated from client/judged/_transport/async_calls.py by proto/sync.py. Do not edit.
-"""The loops that send, synchronous: a message until it is answered, a stream until all of it is.
+"""The synchronous send loops: retry a message, or a stream, until it is fully answered.
 
-When to try again is decided in `call`.
+`call` decides when to retry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from judged._transport.primitives import send, sleep, slot
 
 
 def call(connection: Connection, method: str, request: object, deadline: Deadline) -> Any:  # noqa: ANN401 - the reply of the method
-    """Return the reply of the first try that is answered; each waits for a slot in the window."""
+    """Send a message, with retries, and return the reply; each try waits for a slot."""
     attempts = connection.attempts(deadline, request)
     while True:
         try:
@@ -31,7 +31,7 @@ def call(connection: Connection, method: str, request: object, deadline: Deadlin
                     metadata=attempts.metadata,
                 )
         except TimeoutError:
-            continue  # there is no time left
+            continue  # the deadline is over: `timeout` raises
         except CLOSED:
             connection.need_open()
             raise
@@ -45,10 +45,10 @@ def call(connection: Connection, method: str, request: object, deadline: Deadlin
 def run_stream(
     connection: Connection, method: str, stream: Stream[Item], deadline: Deadline
 ) -> Generator[Item, None]:
-    """Yield what the replies bring; what breaks is opened again until everything is answered."""
+    """Yield the items of the replies; reopen a broken stream until everything is answered."""
     attempts = connection.attempts(deadline)
     while not stream.done:
-        open_ = connection.here().methods[method]  # each time: raises ClientUnusable after `close`
+        open_ = connection.here().methods[method]  # on every try: raises once the client is closed
         replies: Any = None
         try:
             timeout, stream.progressed = attempts.timeout(), False

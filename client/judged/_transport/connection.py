@@ -1,6 +1,6 @@
-"""The connection under a client, for threads or for event loops, and the options of its calls.
+"""The connection of a client, for threads or event loops, and the options of its calls.
 
-How it reaches a server: the address, the channel's settings, TLS and the token.
+Covers the address, the settings of the channel, TLS and the token.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 DEFAULT_TARGET = "127.0.0.1:8470"
 
 OPTIONS: tuple[tuple[str, int | str], ...] = (
-    # A name with several addresses is a service of several replicas: calls go to each in turn.
+    # A name with several addresses is a service with several replicas: calls rotate among them.
     ("grpc.lb_policy_name", "round_robin"),
-    # Retries are this client's own loop: a service config can't tell a busy server from a message
-    # that is too large.
+    # The client retries by itself: a service config can't tell a busy server from a message that
+    # is too large.
     ("grpc.enable_retries", 0),
-    # gRPC would take the proxy of http_proxy even to this machine, and without TLS it reads along.
+    # gRPC uses http_proxy even for this machine, and without TLS the proxy can read everything.
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    # gRPC's own pause between attempts to connect grows to two minutes, in which all calls fail.
+    # gRPC's default backoff between connects grows to two minutes, during which all calls fail.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.min_reconnect_backoff_ms", 5_000),
@@ -47,17 +47,17 @@ OPTIONS: tuple[tuple[str, int | str], ...] = (
 
 
 _LONGEST_SOCKET_PATH = 107
-"""Bytes that a Unix socket's path may have."""
+"""The limit of a Unix socket's path, in bytes."""
 _OF_GRPC = re.compile(r"(dns|ipv4|ipv6|unix-abstract|vsock|xds|google-c2p):", re.IGNORECASE)
 _HOST_PORT = re.compile(r"(\[[^]]+\]|[^:/]+):(?P<port>[0-9]{1,5})")
 _LAST_PORT = 65_535
 
 
 def refuse_wrong(target: str) -> None:
-    """Raise InvalidArgument for an address that gRPC would not understand as it was meant.
+    """Raise InvalidArgument for an address that gRPC would accept but misread.
 
-    gRPC takes port 443 where there is none, a name for what stands before "://", and what is left
-    of a port after a division.
+    gRPC uses port 443 for an address without one, reads what precedes "://" as a name, and wraps
+    a port that is too large.
     """
     if (path := socket_path(target)) is not None:
         right = 0 < len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH
@@ -79,25 +79,25 @@ def socket_path(target: str) -> str | None:
 
 
 USED_BY: set[int] = set()
-"""The processes that used gRPC, of this one and those that it was forked from.
+"""Ids of the processes that used gRPC: this one and those that it was forked from.
 
-Threads of gRPC do not survive a fork.
+gRPC's threads do not survive a fork.
 """
 
 
 def forked() -> bool:
-    """Say whether this process was forked from one that had used gRPC: gRPC may hang here.
+    """Return whether this process was forked from one that had used gRPC: gRPC may hang here.
 
-    Closed clients count: gRPC's threads end some time after a close, and nothing tells when. Of 600
-    forks right behind a close 34 hung.
+    A closed client counts too: gRPC's threads end some time after the close, without a signal. Of
+    600 forks right after a close, 34 hung.
     """
     return bool(USED_BY - {os.getpid()})
 
 
 def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
-    """Raise InvalidArgument for a token that would cross a network in the open.
+    """Raise InvalidArgument for a token that would be sent over a network in clear text.
 
-    And for credentials that are none, or that the server has no use for.
+    Also for credentials of the wrong type, and for TLS that does not suit the target.
     """
     if not isinstance(credentials, Token | Tls | None):
         given = type(credentials).__name__
@@ -120,7 +120,7 @@ def refuse_unsafe(target: str, credentials: Credentials | None) -> None:
 
 
 def is_local(target: str) -> bool:
-    """Say whether what is sent to an address stays on this machine, whatever a name may mean."""
+    """Return whether an address is on this machine; "localhost" is the only name that is."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     host = target.rpartition(":")[0].rpartition("/")[2].removeprefix("ipv4:").removeprefix("ipv6:")
@@ -148,15 +148,15 @@ def _unreadable(what: str, file: Path, error: Exception) -> errors.InvalidArgume
 
 
 CLOSED = (ValueError, grpc.aio.UsageError)
-"""What gRPC raises for a channel that was closed."""
+"""Exceptions that gRPC raises for a closed channel."""
 
 
 IN_FLIGHT = 64
-"""Messages in flight at most: who makes thousands of calls at once waits here."""
+"""The most messages in flight; further calls wait in the client."""
 
 
 class _Opened(NamedTuple):
-    """The channel of a thread or loop, the calls over it by name, and slots for those in flight."""
+    """The channel of a thread or loop, its methods by name, and a semaphore for calls in flight."""
 
     channel: Any
     methods: Mapping[str, Any]
@@ -164,10 +164,10 @@ class _Opened(NamedTuple):
 
 
 class _Connection:
-    """What both kinds of connection know of their server."""
+    """The common part of both kinds of connection."""
 
     _grpc: Any
-    """What has the functions that open a channel."""
+    """The module with the functions that open a channel."""
     _semaphore: Callable[[int], Any]
 
     def __init__(
@@ -177,7 +177,7 @@ class _Connection:
         credentials: Credentials | None = None,
         channel: Any = None,  # noqa: ANN401 - of either kind
     ) -> None:
-        """Connect as `Client` does. Raises InvalidArgument for what can't be used."""
+        """Connect as `Client` does. Raises InvalidArgument for invalid arguments."""
         self.target = (target or os.environ.get("JUDGED_TARGET") or DEFAULT_TARGET).strip()
         if channel is None:
             refuse_wrong(self.target)
@@ -203,7 +203,7 @@ class _Connection:
         self._opened: dict[asyncio.AbstractEventLoop | None, _Opened] = {}
         self._lock = threading.Lock()
         self._closed = False
-        # gRPC tells a server which connection of TCP a call came by, and of a Unix socket nothing.
+        # gRPC tells a server the peer of a TCP connection, but nothing about a Unix socket's.
         is_socket = socket_path(self.target) is not None
         self._channel_id = (("x-judged-channel", secrets.token_hex(8)),) if is_socket else ()
         self.patience = Patience()
@@ -221,37 +221,37 @@ class _Connection:
             )
 
     def attempts(self, deadline: Deadline, request: object | None = None) -> Attempts:
-        """Return the tries of a message, with who calls in their metadata."""
+        """Return the tries of a message, with the caller's identity in their metadata."""
         return Attempts(deadline, self.patience, self.metadata, request)
 
     def metadata(self) -> Metadata:
-        """Return who calls, as metadata. Raises InvalidArgument for a bad file of a token."""
+        """Return the caller's identity as metadata. Raises InvalidArgument for a bad token file."""
         if self._token_file is not None:
             try:
                 token = self._token_file.read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 if not self._token:
                     raise _unreadable("token file", self._token_file, error) from None
-                # It is being replaced: the last one counts on.
+                # The file is being replaced: keep the last token.
             else:
                 check_token(token, f"credentials: the token file {self._token_file}")
                 self._token = token
-        who = (("authorization", f"Bearer {self._token}"),) if self._token else ()
-        return (*who, *self._channel_id)
+        bearer = (("authorization", f"Bearer {self._token}"),) if self._token else ()
+        return (*bearer, *self._channel_id)
 
     def error_of(self, failure: Exception) -> errors.JudgedError:
-        """Return what a failed call means. Raises ClientUnusable where `close` ended it."""
+        """Return the error of a failed call. Raises ClientUnusable if `close` ended it."""
         if isinstance(failure, errors.JudgedError):
             return failure
         self.need_open()
         return to_error(failure, self.target)
 
     def channel(self) -> Any:  # noqa: ANN401 - of either kind
-        """Return the channel, for messages that are written already. Raises ClientUnusable."""
+        """Return the channel, to send serialized messages. Raises ClientUnusable."""
         return self.here().channel
 
     def here(self) -> _Opened:
-        """Return what is open on this thread or loop. Raises ClientUnusable as `need_open`."""
+        """Return what this thread or loop has open, opened on first use. Raises ClientUnusable."""
         self.need_open()
         loop = self._loop()
         with self._lock:
@@ -271,14 +271,14 @@ class _Connection:
         return self._grpc.secure_channel(self.target, self._credentials, options=self._options)
 
     def _loop(self) -> asyncio.AbstractEventLoop | None:
-        """Return the loop that a channel is for."""
+        """Return the loop that a channel belongs to; None for threads."""
         return None
 
-    def _let_go(self) -> Any:  # noqa: ANN401 - a channel of either kind
-        """Take leave of all channels; return the one to be closed, if any."""
+    def _release(self) -> Any:  # noqa: ANN401 - a channel of either kind
+        """Drop all channels; return the one that the caller must close, if any."""
         self._closed = True
         mine = self._opened.pop(self._loop(), None)
-        self._opened.clear()  # those of other loops close as they are let go
+        self._opened.clear()  # channels of other loops close when they are freed
         return None if mine is None or forked() or self._given is not None else mine.channel
 
 
@@ -290,11 +290,11 @@ class Connection(_Connection):
 
     def __init__(self, target: str | None = None, **given: Any) -> None:  # noqa: ANN401 - as above
         super().__init__(target, **given)
-        self.here()  # which opens the channel
+        self.here()  # opens the channel
 
     def close(self) -> None:
-        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
-        if (channel := self._let_go()) is not None:
+        """Close the connection. Calls in flight and later calls raise ClientUnusable."""
+        if (channel := self._release()) is not None:
             channel.close()
 
 
@@ -308,8 +308,8 @@ class AsyncConnection(_Connection):
         return asyncio.get_running_loop()
 
     async def close(self) -> None:
-        """Close the connection. Calls under way end with ClientUnusable, and so do later ones."""
-        if (channel := self._let_go()) is not None:
+        """Close the connection. Calls in flight and later calls raise ClientUnusable."""
+        if (channel := self._release()) is not None:
             await channel.close()
 
 
@@ -320,11 +320,11 @@ JUDGING_S = 600.0
 STREAM_S = 3600.0
 COMPUTING_S = 120.0
 INFO_S = 10.0
-"""Seconds that calls have where nobody says otherwise, by what they do."""
+"""Default timeouts in seconds, by kind of call."""
 
 
 class BaseClient(Generic[ConnectionT, ChannelT]):
-    """A client without its calls."""
+    """The base of both clients: the connection and the options, without the calls."""
 
     _connection_class: type[ConnectionT]
 
@@ -340,9 +340,9 @@ class BaseClient(Generic[ConnectionT, ChannelT]):
     ) -> None:
         """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
 
-        A name of several addresses has its calls go to each in turn. `credentials` are a Token or
-        Tls. `channel` takes the place of a connection of our own; it is not closed. The other
-        options are those of `with_options`. Raises InvalidArgument for what can't be used.
+        If a name has several addresses, calls rotate among them. `credentials` are a Token or Tls.
+        `channel` is used in place of an own connection and is not closed. The other options are
+        those of `with_options`. Raises InvalidArgument for invalid arguments.
         """
         self._options = CallOptions(timeout, max_retries, metadata)
         self._connection = self._connection_class(target, credentials=credentials, channel=channel)
@@ -359,14 +359,13 @@ class BaseClient(Generic[ConnectionT, ChannelT]):
         max_retries: int | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> Self:
-        """Return a client with other options over the same connection; this one stays as it is.
+        """Return a client with other options over the same connection; this one is unchanged.
 
-        `timeout` is the seconds that each call has as a whole, unless it gets a `timeout` of its
-        own: by default what the call needs at most, 10 minutes to judge, an hour for streams,
-        evaluations and scores, 2 minutes to compute. `max_retries` is how often a message is sent
-        again that was not answered, or a stream that brought nothing: by default while its
-        time lasts. `metadata` is sent along with every call. What is left out stays as it is. To
-        close one closes all.
+        `timeout` is the limit in seconds of each call as a whole, unless the call sets its own. The
+        default is 10 minutes to judge, an hour for streams, evaluations and scores, and 2 minutes
+        to compute. `max_retries` limits how often an unanswered message, or a stream that brought
+        nothing, is sent again; the default is no limit until the timeout. `metadata` is sent with
+        every call. Options left out are kept. Closing one of these clients closes them all.
         """
         changes = {"timeout": timeout, "max_retries": max_retries, "metadata": metadata}
         given = {name: value for name, value in changes.items() if value is not None}
@@ -376,7 +375,7 @@ class BaseClient(Generic[ConnectionT, ChannelT]):
         return made
 
     def _deadline(self, timeout: float | None, usual: float) -> Deadline:
-        """Return the time of a call: its own, else that of the client, else the usual one."""
+        """Return the deadline of a call: by its own timeout, else the client's, else the usual."""
         if timeout is None:
             timeout = usual if self._options.timeout is None else self._options.timeout
         return Deadline(timeout, self._options)

@@ -1,6 +1,6 @@
-"""What differs between asyncio and threads, in pairs: `async_sleep` and `sleep`.
+"""The primitives that differ between asyncio and threads, in pairs: `async_sleep` and `sleep`.
 
-All else of the client is written once, on asyncio, and generated for threads: see proto/sync.py.
+The rest of the client is written once, for asyncio, and generated for threads: see proto/sync.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async_sleep = asyncio.sleep
 
 @asynccontextmanager
 async def async_slot(window: asyncio.Semaphore, seconds: float) -> AsyncGenerator[None, None]:
-    """Hold a slot of a window. Raises TimeoutError."""
+    """Acquire a slot of a window within the body. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         await window.acquire()
     try:
@@ -36,7 +36,7 @@ async def async_slot(window: asyncio.Semaphore, seconds: float) -> AsyncGenerato
 
 @contextmanager
 def slot(window: threading.Semaphore, seconds: float) -> Generator[None, None, None]:
-    """Hold a slot of a window. Raises TimeoutError."""
+    """Acquire a slot of a window within the body. Raises TimeoutError."""
     if not window.acquire(timeout=seconds):
         raise TimeoutError
     try:
@@ -55,9 +55,9 @@ async def async_send(
 async def async_in_order(
     work: Callable[[Item], Awaitable[Result]], items: Iterable[Item], ahead: int
 ) -> AsyncGenerator[Result, None]:
-    """Yield the result of the work on each item, in order, `ahead` under way.
+    """Yield the result of `work` for each item, in order, with up to `ahead` running at once.
 
-    To close it cancels what is under way.
+    Closing the generator cancels what is running.
     """
     under_way: deque[asyncio.Future[Result]] = deque()
     unsent = iter(items)
@@ -65,7 +65,7 @@ async def async_in_order(
         while True:
             for item in islice(unsent, ahead - len(under_way)):
                 under_way.append(asyncio.ensure_future(work(item)))
-                await asyncio.sleep(0)  # sends it before the next is written
+                await asyncio.sleep(0)  # send this one before the next is serialized
             if not under_way:
                 return
             yield await under_way[0]
@@ -77,23 +77,23 @@ async def async_in_order(
 
 
 async def async_on_thread(work: Callable[[], Result]) -> Result:
-    """Return the result of work that may take long, from a thread of its own.
+    """Return the result of long-running work, from a thread of its own.
 
-    The thread does not keep Python from exiting. Who is cancelled here leaves at once; the thread
-    goes on until the work has noticed.
+    The thread does not keep Python from exiting. Cancelling the caller returns at once; the thread
+    runs on until the work notices.
     """
     return await asyncio.wrap_future(_Worker(partial(copy_context().run, work)).result)
 
 
 class _Worker(threading.Thread):
-    """A thread with a result; its call to the server ends when it is stopped."""
+    """A thread with a result; `stop` cancels its call to the server."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        # A daemon: who leaves early does not wait for it, nor does the interpreter.
+        # A daemon: neither a caller that stops early nor the interpreter waits for it.
         super().__init__(name="judged-work", daemon=True)
         self.stopped = threading.Event()
         self.result: Future[Any] = Future()
-        self.result.set_running_or_notify_cancel()  # who waits may leave, the work goes on
+        self.result.set_running_or_notify_cancel()  # a waiter may stop; the work continues
         self.call: Any = None
         self._work = work
         self.start()
@@ -101,9 +101,9 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         try:
             self.result.set_result(self._work())
-        except StopIteration as error:  # which no future of a loop takes
+        except StopIteration as error:  # asyncio futures don't accept it
             self.result.set_exception(RuntimeError(f"the work raised {error!r}"))
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self.result.set_exception(error)
 
     def stop(self) -> None:
@@ -113,11 +113,11 @@ class _Worker(threading.Thread):
 
 
 class _Stopped(BaseException):
-    """Ends the work of a thread whose result nobody waits for."""
+    """Ends the work of a thread whose result is no longer needed."""
 
 
 def sleep(seconds: float) -> None:
-    """Wait, on a thread of `in_order` until it is stopped at most."""
+    """Sleep. On a thread of `in_order`, raise _Stopped as soon as the thread is stopped."""
     worker = threading.current_thread()
     if not isinstance(worker, _Worker):
         time.sleep(seconds)
@@ -126,7 +126,7 @@ def sleep(seconds: float) -> None:
 
 
 def send(method: Callable[..., Result], request: object, **options: object) -> Result:
-    """Return the reply of one try; it can be cancelled on a thread of `in_order`."""
+    """Return the reply of one try. On a thread of `in_order`, stopping the thread cancels it."""
     worker = threading.current_thread()
     if not isinstance(worker, _Worker):
         return method(request, **options)
@@ -140,9 +140,9 @@ def send(method: Callable[..., Result], request: object, **options: object) -> R
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], ahead: int
 ) -> Generator[Result, None, None]:
-    """Yield the result of the work on each item; as `async_in_order`, on threads.
+    """Yield the result of `work` for each item, as `async_in_order` does, on threads.
 
-    On a thread of such work they are worked on one by one, so that it can be stopped.
+    Within such a thread, items are processed one by one, so that the thread can be stopped.
     """
     if isinstance(threading.current_thread(), _Worker):
         yield from map(work, items)
