@@ -206,7 +206,7 @@ class _Folder:
                 "folder, or go back to that"
             )
 
-    def n_missing(self, ids: Any) -> int:  # noqa: ANN401 - an array of NumPy
+    def n_missing(self, ids: Any) -> int:  # noqa: ANN401 - a column of pyarrow
         """Return how many of the ids, given as hashes, have no verdict, and learn which do.
 
         Files that were not written to their end are removed, and rows that are there twice: those
@@ -277,8 +277,9 @@ def _repeated(hashes: Any) -> Any:  # noqa: ANN401 - as above
     """Return those that are there more than once."""
     from pyarrow import compute  # noqa: PLC0415 - an extra
 
-    values, counts = hashes.value_counts().flatten()
-    return values.filter(compute.greater(counts, 1))
+    # Sorted, which takes a third of the memory that a table of counts does.
+    ordered = hashes.take(compute.sort_indices(hashes)).combine_chunks()
+    return ordered[1:].filter(compute.equal(ordered[1:], ordered[:-1])).unique()
 
 
 class _Ledger:
