@@ -162,12 +162,15 @@ def survive(folder: Path, words: Callable[[str], Sequence[str]], *whom: str) -> 
             command = [sys.executable, *words(address)]
             with subprocess.Popen(command, cwd=folder, env=environ, start_new_session=True) as job:
                 while kills < KILLS and job.poll() is None:
-                    n = model.asked.total() + drawn.randint(1, 2 * ROWS // (KILLS + 1) - 1)
+                    n = model.asked.total() + drawn.randint(1, ROWS // (KILLS + 1))
                     model.wait(min(n, ROWS - 1), lambda: job.poll() is not None)
                     name = whom[kills % len(whom)]
                     targets = descendants(job.pid, name) if name else [job.pid]
-                    if job.poll() is not None or not targets:
+                    if job.poll() is not None:
                         break
+                    if not targets:  # it has not started its workers, or some again
+                        time.sleep(0.05)
+                        continue
                     with suppress(ProcessLookupError):
                         os.kill(drawn.choice(targets), signal.SIGKILL)
                         kills += 1

@@ -10,7 +10,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.util import find_spec
 from typing import Any
@@ -268,7 +268,8 @@ def _hashed(values: Iterable[object]) -> Any:  # noqa: ANN401 - as above
     """Return a hash of each value, of 64 bits."""
     from pyarrow import array, int64  # noqa: PLC0415 - an extra
 
-    written = (repr(value).encode(errors="surrogatepass") for value in values)
+    # As JSON, since the repr of a text depends on the version of Python.
+    written = (json.dumps(value).encode() for value in values)
     digests = (blake2b(each, digest_size=8).digest() for each in written)
     return array((int.from_bytes(each, signed=True) for each in digests), int64())
 
@@ -322,6 +323,7 @@ class _Unjudged:
     def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - of pyarrow
         """Return the rows of a batch. Raises FailedPrecondition for a row with other texts."""
         import ray  # noqa: PLC0415 - an extra
+        from pyarrow import array, bool_  # noqa: PLC0415 - as above
 
         from judged.arrow import texts_of  # noqa: PLC0415 - as above
 
@@ -332,7 +334,7 @@ class _Unjudged:
             memoryview(column.combine_chunks().buffers()[1] or b"").cast("q")
             for column in ray.get(self._kept).columns
         )
-        new = []
+        new: list[bool] = []
         for place, each in enumerate(_hashed(ids).to_pylist()):
             at = bisect_left(known, each)
             new.append(at == len(known) or known[at] != each)
@@ -342,7 +344,7 @@ class _Unjudged:
                     "name another folder with --output"
                 )
                 raise FailedPrecondition(rule, code="FAILED_PRECONDITION")
-        return batch.append_column(_DIGEST, digests).filter(new)
+        return batch.append_column(_DIGEST, digests).filter(array(new, bool_()))
 
 
 class _Work:
@@ -375,28 +377,35 @@ def _job(max_cost: float | None, progress: Progress | None, done: int, total: in
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray  # noqa: PLC0415 - an extra
 
-    elsewhere = os.environ.get("RAY_ADDRESS")
-    here = {} if elsewhere else {"address": "local", "include_dashboard": False}
-    ray.init(**here, logging_level="ERROR", log_to_driver=False)
+    alone = not os.environ.get("RAY_ADDRESS")
+    here = {"address": "local", "include_dashboard": False} if alone else {}
+    # A busy machine may not start Ray within the 30 s that it allows itself.
+    for may_retry in [True, True, False] if alone else [False]:
+        try:
+            ray.init(**here, logging_level="ERROR", log_to_driver=False)
+            break
+        except Exception as error:  # noqa: BLE001 - Ray has no class for it
+            ray.shutdown()
+            if not may_retry:
+                raise Problem(f"Ray did not start: {error}") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    over = threading.Event()
-    try:
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        ledger = ray.remote(_Ledger).options(num_cpus=0).remote(max_cost)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    ledger, over = ray.remote(_Ledger).options(num_cpus=0).remote(max_cost), threading.Event()
 
-        def tell() -> None:
-            while progress is not None and not over.wait(_PROGRESS_S):
+    def tell() -> None:
+        while progress is not None and not over.wait(_PROGRESS_S):
+            with suppress(ray.exceptions.RayError):  # which ends the job too
                 progress(done + ray.get(ledger.told.remote()).rows, total)
 
-        thread = threading.Thread(target=tell, daemon=True)
-        thread.start()
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
         yield ledger
-        over.set()
-        thread.join()
     except ray.exceptions.RayError as error:
         raise _explained(error) from None
     finally:
         over.set()
+        thread.join()
         ray.shutdown()
 
 
