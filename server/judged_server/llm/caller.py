@@ -257,8 +257,7 @@ class ModelCaller:
         if cache is None or asked.call_options.cache is CacheMode.REFRESH:
             return cache is not None and cache.is_away and _without_store(asked.model)
         try:
-            async with asyncio.timeout(max(0.0, asked.left_s)):
-                reply = await cache.claimed(asked.key)
+            reply = await cache.claimed(asked.key, max(0.0, asked.left_s))
         except TimeoutError:
             return Answer(_NO_TIME)
         except StoreAway:

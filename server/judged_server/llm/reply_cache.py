@@ -37,7 +37,7 @@ class ReplyStore(Protocol):
     def is_away(self) -> bool: ...  # noqa: D102 - here and below: see PostgresRows
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]: ...  # noqa: D102
     async def keep(self, row: Row, within_s: float) -> None: ...  # noqa: D102
-    async def claim(self, key: bytes) -> Row | None: ...  # noqa: D102
+    async def claim(self, key: bytes, within_s: float) -> Row | None: ...  # noqa: D102
     def release(self, key: bytes) -> None: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
 
@@ -94,12 +94,13 @@ class ReplyCache:
                 self._hold(row, reply)
         return reply
 
-    async def claimed(self, key: bytes) -> ChatReply | None:
+    async def claimed(self, key: bytes, within_s: float) -> ChatReply | None:
         """Return None once the question is this server's to ask, or a reply that came before.
 
-        Whoever asks then keeps the reply, or releases the question. Raises StoreAway.
+        Whoever asks then keeps the reply, or releases the question. Raises StoreAway, and
+        TimeoutError where another server has it all that time.
         """
-        row = None if self._store is None else await self._store.claim(key)
+        row = None if self._store is None else await self._store.claim(key, within_s)
         if row is None:
             return None
         reply = from_payload(row.payload)

@@ -166,7 +166,7 @@ class KeptRows:
         """Whether it is a store of several servers that can't be reached now."""
         return False
 
-    async def claim(self, key: bytes) -> Row | None:  # noqa: ARG002 - see PostgresRows
+    async def claim(self, key: bytes, within_s: float) -> Row | None:  # noqa: ARG002 - see PostgresRows
         """Return None: whoever misses a row may ask for it."""
         return None
 

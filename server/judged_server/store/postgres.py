@@ -345,27 +345,26 @@ class PostgresRows:
         written = asyncio.get_running_loop().create_future()
         with self._lock:
             waiting = sum(len(other.payload) for other, _ in self._puts.values())
-            is_taken = waiting + len(row.payload) <= MAX_WAITING_BYTES
-            if is_taken:
-                self._puts[row.key] = row, written
-        if not is_taken:
-            self.release(row.key)
-            return
+            if waiting + len(row.payload) > MAX_WAITING_BYTES:
+                self.release(row.key)
+                return
+            self._puts[row.key] = row, written
         self._moving.wake()
         if within_s > 0 and not self.is_away:
             await asyncio.wait({written}, timeout=within_s)
 
-    async def claim(self, key: bytes) -> Row | None:
+    async def claim(self, key: bytes, within_s: float | None = None) -> Row | None:
         """Return None once a key is this process's, to keep a row under it or to release it.
 
         Or the row that counts and is there, or comes from the process that had claimed the key; a
-        damaged one has no payload. Raises StoreAway.
+        damaged one has no payload. Raises StoreAway, and TimeoutError.
         """
         if self.is_away:
             raise StoreAway
         claim = _Claim(key)
         try:
-            row: Row | None = await self._claiming.ask(claim)
+            async with asyncio.timeout(within_s):
+                row: Row | None = await self._claiming.ask(claim)
         except BaseException:
             if claim.is_granted:  # as whoever waited for it left
                 self.release(key)
@@ -398,19 +397,16 @@ class PostgresRows:
 
     def _put(self, db: Connection, puts: list[tuple[Row, asyncio.Future[None]]]) -> None:
         values = [(row.key, row.checksum, *row[1:]) for row, _ in puts]
-        is_stored = True
         try:
             db.execute(_PUT, [list(column) for column in zip(*values, strict=True)])
         except psycopg.DataError:  # a name with a NUL, which no text there may have
             _log.exception("replies not stored", count=len(puts))
-            is_stored = False
+            self._released.extend(row.key for row, _ in puts)  # else others follow them in vain
+            self._claiming.wake()
         with self._lock:
             for row, written in puts:
                 if self._puts[row.key][1] is written:  # else a newer one waits
                     del self._puts[row.key]
-        if not is_stored:
-            for row, _ in puts:
-                self.release(row.key)  # else others follow them in vain
         tell((written, None) for _, written in puts)
 
     def _settle(self, db: Connection, asked: list[Asked]) -> float | None:
