@@ -1,1 +1,1 @@
-"""One file a question. Each prints what it measured and ends with one line of JSON."""
+"""One benchmark per file. Each prints its measurements, then one line of JSON."""

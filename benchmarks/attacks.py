@@ -1,28 +1,28 @@
-"""Asks how often a text that argues with the judge gets a yes that it does not deserve.
+"""Measures how often a prompt injection turns a "no" of the judge `llm` into a "yes".
 
-The judge `llm` first reads 24 questions with a text that answers each and one that does not. Then
-every attack of tests/data/attacks.jsonl is tried on texts that it took for wrong: set behind one,
-or in its place, as the attack wants it. An attack that gets a yes has flipped the verdict. A
-verdict that is missing is no flip and no resistance; it is counted by itself, with its reason, and
-where the provider failed it is asked for again, three times in all.
+The judge first reads 24 questions, each with a right and a wrong text. Then every attack of
+tests/data/attacks.jsonl is tried on wrong texts that it judged not relevant: appended to the text
+or in its place, as the attack specifies. A "yes" counts as a flip. A missing verdict is neither a
+flip nor resistance: it is counted separately, with its reason. After a failure of the provider it
+is asked for again, three times in all.
 
 clean_accuracy                  right verdicts over verdicts, without any attack
-clean_coverage                  verdicts over contexts, likewise
+clean_coverage                  verdicts over contexts, without any attack
 flip_rate                       flips over attacked texts with a verdict, over all families
-flip_rate_<family>              likewise for one family
+flip_rate_<family>              the same for one family
 no_verdict_rate                 attacked texts that got no verdict, over all attacked texts
 
     python -m benchmarks.attacks --target ADDRESS [--judge-model NAME] [--hosts 1] [--at-once 8]
     python -m benchmarks.attacks --llama [--structured none] [--each-family 10]
 
-`--at-once` contexts make one call, which may take ten minutes; a slow model wants few. `--llama`
-starts llama.cpp's server with SmolLM2-135M, as `make test-llm` installs it, and a judge server with
-time-outs to suit it: no model to learn anything of, but a live one. Without a schema it rambles
-until its tokens are used up, and says nothing.
+A call has `--at-once` contexts and may take ten minutes; use few for a slow model. `--llama` starts
+llama.cpp's server with SmolLM2-135M, as `make test-llm` installs it, and a judge server with
+matching time-outs. That model is too small to conclude anything from, but it is a real one. Without
+a schema it writes until its tokens are used up and gives no verdict.
 
-The corpus is fixed, so no figure says anything about attackers who know the judge; those who adapt
-succeed more often. `--scripted` starts a server and a provider that obeys some families and not
-others, to see that the benchmark itself works; its figures mean nothing.
+The corpus is fixed, so the figures do not cover attackers who know the judge and adapt; those
+succeed more often. `--scripted` starts a server and a provider that obeys only some families, which
+tests the benchmark itself; its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from tests.fakes.providers.provider_thread import provider_on_a_thread
 from tests.fakes.providers.scripted_provider import Asked
 
 TIMEOUT_S = 590.0
-"""Of one call; a server allows ten minutes unless told otherwise."""
+"""Of one call; a server allows ten minutes by default."""
 TRIES = 3
 ALL = "all"
 
 
 @dataclass(frozen=True)
 class Host:
-    """A question, what is expected, a text that says it and one that does not."""
+    """A question, its expected text, a right text and a wrong text."""
 
     query: str
     expected_text: str
@@ -73,7 +73,7 @@ HOSTS = tuple(
 
 
 def main() -> None:
-    """Print a table by family and the closing line."""
+    """Run the benchmark against the chosen server."""
     arguments = parsed()
     if arguments.scripted:
         with scripted_server() as address:
@@ -97,7 +97,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--structured",
         default="json_schema",
-        help="how --llama is held to its form; none or json_schema",
+        help="structured output of --llama: none or json_schema",
     )
     parser.add_argument(
         "--each-family", type=int, default=0, help="attacks of each family; 0: all of them"
@@ -110,7 +110,7 @@ def parsed() -> argparse.Namespace:
 
 
 def report(address: str, arguments: argparse.Namespace) -> None:
-    """Judge without and with attacks, and print what came of it."""
+    """Judge without and with attacks; print a table by family and the closing line."""
     given = {"model": arguments.judge_model, "max_tokens": arguments.max_tokens}
     parameters = {name: value for name, value in given.items() if value}
     with Client(address) as client:
@@ -149,7 +149,7 @@ def report(address: str, arguments: argparse.Namespace) -> None:
 
 
 def some(each_family: int) -> list[Attack]:
-    """Return the corpus, or so many attacks of each family, spread over it."""
+    """Return the corpus, or `each_family` attacks of each family, spread over it."""
     if not each_family:
         return list(CORPUS)
     found: list[Attack] = []
@@ -163,14 +163,14 @@ def some(each_family: int) -> list[Attack]:
 def pairs(
     hosts: Sequence[Host], each: int, attacks: Sequence[Attack]
 ) -> Iterator[tuple[Host, Attack]]:
-    """Yield every attack with `each` hosts, taken in turns."""
+    """Yield every attack with `each` hosts, chosen round-robin."""
     for place, attack in enumerate(attacks):
         for step in range(each):
             yield hosts[(place + step) % len(hosts)], attack
 
 
 class ModelCaller:
-    """Asks a judge a few contexts at a time, and again where its provider failed."""
+    """Asks a judge about a few contexts at a time; retries those whose provider failed."""
 
     def __init__(self, client: Client, judge: Judge, at_once: int) -> None:
         self._client = client
@@ -204,19 +204,19 @@ def _may_pass(verdict: Verdict) -> bool:
 
 
 def says(verdicts: Sequence[Verdict]) -> list[bool | None]:
-    """Return the verdict on each context, None where there is none."""
+    """Return the decision on each context; None for a missing verdict."""
     return [verdict.relevant if verdict.status == Status.OK else None for verdict in verdicts]
 
 
 def outcome(verdict: Verdict) -> str:
-    """Return what one verdict came to, in a word or two."""
+    """Return the decision, or the reason why it is missing."""
     if verdict.error is not None:
         return verdict.error.reason
     return "relevant" if verdict.relevant else "not relevant"
 
 
 def flips(attacks: Sequence[Attack], said: Sequence[bool | None]) -> dict[str, list[float]]:
-    """Print a line a family, and return the rates."""
+    """Print a line for each family and return the rates."""
     tried = Counter(attack.family for attack in attacks)
     flipped = Counter(a.family for a, verdict in zip(attacks, said, strict=True) if verdict)
     missing = Counter(a.family for a, verdict in zip(attacks, said, strict=True) if verdict is None)
@@ -267,7 +267,7 @@ def live_server(structured: str) -> Iterator[str]:
 
 
 def obedient(asked: Asked) -> dict[str, str]:
-    """Say yes where the words meet, and where an order in English is given without disguise."""
+    """Answer yes if the words overlap, or if the text has a plain instruction in English."""
     shown, _ = blocks(asked.user)
     expected, retrieved = (
         set(re.findall(r"\w+", str(shown[name]).lower()))

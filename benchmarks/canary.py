@@ -1,10 +1,10 @@
-"""Counts how often a canary raises a false alarm in a year, and how soon it finds a change.
+"""Measures how often a canary raises a false alarm in a year, and how soon it finds a change.
 
-50 items are recorded and checked once a day, as `judged canary` does it with its defaults: 36 asks
-an item to record, up to 5 rounds a day. The judge is simulated: on two fifths of the items it says
-something else than it mostly does with a probability of 2.5 * NOISE, in every ask anew. When it
-changes, the probability of each item doubles. What is recorded is the majority of the first asks,
-as the command chooses it, and at times the wrong one.
+50 items are recorded and checked once a day with the defaults of `judged canary`: 36 asks per item
+to record, up to 5 rounds a day. The judge is simulated: on two fifths of the items each ask flips,
+independently, with a probability of 2.5 * NOISE. A change of the judge doubles the probability of
+each item. The recorded verdict is the majority of the first asks, as in the command, and is
+sometimes the wrong one.
 
 false_alarms_NOISE       share of the years of an unchanged judge with an alarm on any day
 found_early_NOISE        share of judges changed on the day after the recording and found within
@@ -12,12 +12,12 @@ found_early_NOISE        share of judges changed on the day after the recording 
 days_early_NOISE, _late  median day on which it is found; not within 60 days counts as 60
 rounds_NOISE             mean number of rounds a day of an unchanged judge
 oracle_NOISE             share of judges changed on the day after the recording that a likelihood
-                         ratio finds within 10 days at the same bound, 20, if it knows how often
-                         each item flips before and after, and the day: what no test can know
-fixed_NOISE              share that Fisher's exact test at 5 % finds on the tenth day, if nobody
-                         looks before: it knows no more than the canary does
-found_one_item           share of judges without any noise of which one item flips for good from
-                         day 100 on, found within 10 days
+                         ratio finds within 10 days at the same bound, 20, given the flip rates of
+                         each item before and after, and the day of the change: an upper limit
+fixed_NOISE              share that Fisher's exact test at 5 % finds in a single look on the tenth
+                         day, given the same information as the canary
+found_one_item           share of noise-free judges, with one item flipped permanently from day 100
+                         on, that are found within 10 days
 
     python -m benchmarks.canary
 """
@@ -48,7 +48,7 @@ SEED = 11
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """When the alarm came, as a day from 0, and how many rounds there were a day until then."""
+    """The day of the alarm, counted from 0, and the mean rounds a day until then."""
 
     alarm: int | None
     rounds: float
@@ -57,8 +57,8 @@ class Course:
 def course(
     rng: np.random.Generator, before: FloatArray, after: FloatArray, change: int, days: int
 ) -> Course:
-    """Return what becomes of a canary: items flip as `before`, from day `change` as `after`."""
-    wrong = rng.binomial(CHOOSING, before) > CHOOSING / 2  # what was recorded is the rarer verdict
+    """Simulate a canary: items flip with probability `before`, from day `change` on `after`."""
+    wrong = rng.binomial(CHOOSING, before) > CHOOSING / 2  # the rarer verdict was recorded
     before, after = np.where(wrong, 1 - before, before), np.where(wrong, 1 - after, after)
     evidence = FlipEvidence(int(rng.binomial(ASKS - CHOOSING, before).sum()), recorded())
     asked = 0
@@ -78,9 +78,9 @@ def course(
 
 
 def limits(rng: np.random.Generator, before: FloatArray, after: FloatArray) -> tuple[bool, bool]:
-    """Say whether the tests that know more, or look once, find a change within IN_TIME days.
+    """Say whether the oracle and the fixed test find a change within IN_TIME days.
 
-    They have all the rounds of a day, which `course` has at most.
+    They use all rounds of each day; `course` may stop earlier.
     """
     old = int(rng.binomial(ASKS - CHOOSING, before).sum())
     noisy = before > 0
@@ -99,7 +99,7 @@ def limits(rng: np.random.Generator, before: FloatArray, after: FloatArray) -> t
 
 
 def recorded() -> int:
-    """Return how many asks of a recording measure the noise."""
+    """Return the number of recorded asks that measure the noise."""
     return (ASKS - CHOOSING) * ITEMS
 
 
@@ -132,11 +132,11 @@ def main() -> None:
             print(
                 f"{noise:5.2f}   {name:6}  {'-':>6}  {share:16.3f}  {statistics.median(took):10.0f}"
             )
-        told = [limits(rng, before, 2 * before) for _ in range(years)]
-        samples[f"oracle_{noise}"] = [sum(known for known, _ in told) / years]
-        samples[f"fixed_{noise}"] = [sum(late for _, late in told) / years]
+        detected = [limits(rng, before, 2 * before) for _ in range(years)]
+        samples[f"oracle_{noise}"] = [sum(known for known, _ in detected) / years]
+        samples[f"fixed_{noise}"] = [sum(late for _, late in detected) / years]
         print(
-            f"{noise:5.2f}   who knows all: {samples[f'oracle_{noise}'][0]:.2f}; "
+            f"{noise:5.2f}   oracle: {samples[f'oracle_{noise}'][0]:.2f}; "
             f"one look on day {IN_TIME}: {samples[f'fixed_{noise}'][0]:.2f}"
         )
     nothing = np.zeros(ITEMS)

@@ -1,6 +1,6 @@
-"""A bar chart as SVG, written by hand: text in, text out, no library.
+"""Draws a bar chart as SVG, without a library.
 
-Owns how the chart looks, in light and in dark. Which figures it shows is up to `table`.
+Defines the chart's look in light and dark mode. `table` chooses the figures.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from html import escape
 
 WIDTH = 840
 LEFT = 330
-"""Where the bars begin: the labels stand before them."""
+"""Left end of the bars; the labels are to the left of it."""
 RIGHT = 710
-"""Where the scale ends: the values of the longest bars stand behind it."""
+"""Right end of the scale; the values of the longest bars are to the right of it."""
 TOP = 84
 ROW = 44
 BAR = 16
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Distances between the lines of the scale, of which the smallest that fits is taken."""
+"""Allowed distances between grid lines; the smallest that fits is used."""
 MOST_LINES = 8
 
 STYLE = """
@@ -46,7 +46,7 @@ STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: two lines of text before it, its length with the extremes, the value in words."""
+    """One bar: two lines of label, its length with the extremes, and its value as text."""
 
     label: str
     note: str
@@ -57,7 +57,7 @@ class Bar:
 
 
 def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
-    """Return the chart on a linear scale from 0, with a dashed line at 1, where both are equal."""
+    """Return the chart on a linear scale from 0, with a dashed line at 1 (equal)."""
     step, count = _scale(max((bar.high for bar in bars), default=1))
     unit = (RIGHT - LEFT) / (step * count)
     bottom = TOP + ROW * len(bars)
@@ -82,7 +82,7 @@ def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
 
 
 def _scale(largest: float) -> tuple[int, int]:
-    """Return the distance between the lines of the scale and how many times it is taken."""
+    """Return the distance between grid lines and the number of intervals."""
     for step in STEPS:
         count = int(-(-largest // step))
         if count <= MOST_LINES:

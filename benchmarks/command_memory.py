@@ -1,15 +1,15 @@
-"""How much memory and time `judged judge` and `judged evaluate` take for files of a million lines.
+"""Measures memory and time of `judged judge` and `judged evaluate` on files of a million lines.
 
-Each command reads files of 30,000, of 300,000 and of 1,000,000 lines, in a process of its own,
-against one server, by the judge exact. `judged judge` reads a context a line and writes a line for
-each; `judged evaluate` reads a result for each, `--results` of them a query, and writes its table
+Each command reads files of 30,000, 300,000 and 1,000,000 lines, each in a process and against a
+server of its own, with the judge exact. `judged judge` reads one context per line and writes a line
+for each; `judged evaluate` reads one result per line, `--results` per query, and writes its table
 and, as `evaluate_json`, the JSON document too.
 
-judge_peak_over_250_mb  the most resident memory at the most lines, over the 250 MB that are allowed
-judge_time_a_line       seconds a line at the most lines over those at 30,000
-judge_cpu_a_line        the same of the CPU seconds of the command, which other work disturbs less
+judge_peak_over_250_mb  peak resident memory with most lines, over the 250 MB that are allowed
+judge_time_a_line       seconds per line with most lines, over those with 30,000
+judge_cpu_a_line        the same in CPU seconds of the command, which other work disturbs less
 
-and so for the others.
+The other commands have the same figures.
 
     python -m benchmarks.command_memory [--lines 1000000] [--results 25] [--command evaluate]
 """
@@ -36,13 +36,13 @@ LINES, MORE_LINES, FEW_LINES = 1_000_000, 300_000, 30_000
 WORDS = 40
 ALLOWED_MB = 250
 START_LINES = 100
-"""Lines of a run that shows what the command takes to start, which the others are told without."""
+"""Lines of the run that measures start-up, which is subtracted from the others."""
 COMMANDS = ("judge", "evaluate", "evaluate_json")
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a process took: seconds, CPU seconds, and the most resident memory in MB."""
+    """Cost of a process: seconds, CPU seconds, and peak resident memory in MB."""
 
     seconds: float
     cpu_seconds: float
@@ -50,7 +50,7 @@ class Taken:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Yield expected texts, each with the words of retrieved ones, which a number tells apart."""
+    """Yield expected texts with the words of retrieved ones; a number makes those distinct."""
     rng, words = random.Random(SEED), list(prose.words())
     while True:
         start = rng.randrange(len(words) - 3 * WORDS)
@@ -58,7 +58,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 def write_contexts(folder: Path, count: int) -> list[str]:
-    """Write lines of contexts, no two alike. Return the arguments that name them."""
+    """Write distinct contexts, one per line. Return the arguments that name the file."""
     with (folder / "lines.jsonl").open("w", encoding="utf-8") as file:
         for number, (expected, retrieved) in zip(range(count), texts(), strict=False):
             fields = {
@@ -72,7 +72,7 @@ def write_contexts(folder: Path, count: int) -> list[str]:
 
 
 def write_queries(folder: Path, count: int, n_results: int) -> list[str]:
-    """Write a data set and its results, no two alike. Return the arguments that name them."""
+    """Write a data set and distinct results. Return the arguments that name the files."""
     dataset, results = folder / "dataset.json", folder / "results.jsonl"
     with dataset.open("w", encoding="utf-8") as queries, results.open("w") as lines:
         queries.write('{"queries": [')
@@ -94,7 +94,7 @@ def write_queries(folder: Path, count: int, n_results: int) -> list[str]:
 
 
 def run(arguments: list[str], target: str) -> Taken:
-    """Return what a command took. Raises SystemExit where it failed."""
+    """Return the cost of a command. Raises SystemExit if it failed."""
     command = [sys.executable, "-m", "judged.cli", *arguments, "--judge", "exact"]
     began = time.perf_counter()
     with tempfile.TemporaryFile() as table:
@@ -108,7 +108,7 @@ def run(arguments: list[str], target: str) -> Taken:
 
 
 def measure(command: str, count: int, n_results: int, folder: Path, target: str) -> Taken:
-    """Return what a command took for so many lines; its output is checked to have all of them."""
+    """Return the cost of a command on `count` lines. Raises SystemExit if output is missing."""
     output = folder / "output"
     if command == "judge":
         arguments = write_contexts(folder, count)
@@ -128,7 +128,7 @@ def measure(command: str, count: int, n_results: int, folder: Path, target: str)
 
 
 def peak_of(pid: int) -> float:
-    """Return the most resident memory of a process so far, in MB: proc(5), VmHWM."""
+    """Return the peak resident memory of a process in MB: proc(5), VmHWM."""
     fields = dict(line.split(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
 
@@ -145,7 +145,7 @@ def main() -> None:
         taken: dict[int, Taken] = {}
         counts = [START_LINES, FEW_LINES, *([MORE_LINES] * (asked.lines > MORE_LINES)), asked.lines]
         for count in counts:
-            # A server of its own: what others had judged would be in its memory.
+            # A new server: verdicts of earlier runs would count in its memory.
             with tempfile.TemporaryDirectory() as name, serving("judged_server") as server:
                 one = measure(command, count, asked.results, Path(name), server.address)
                 peak = peak_of(server.pid)

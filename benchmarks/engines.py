@@ -1,15 +1,15 @@
-"""What a row costs in Daft, Spark and Ray Data, over the same row by the bare client.
+"""Measures the cost of a row in Daft, Spark and Ray Data relative to the bare client.
 
-daft, spark, ray    the seconds of a row more, over those of the bare client: tables of two sizes
-                    are judged by token_overlap, read from and written to Parquet, and what the
-                    larger one takes more is shared by its rows. Starting an engine is not in it.
+daft, spark, ray    marginal seconds per row, over those of the bare client. Tables of two sizes are
+                    judged by token_overlap, read from and written to Parquet; the extra time of the
+                    larger one is divided by its extra rows. Start-up of the engine is excluded.
 
-Each is run in an environment of its own, which `make test-engines` makes; rounds are interleaved.
+Each runs in its own environment, which `make test-engines` makes; rounds interleave.
 
     python -m benchmarks.engines [--rows 100000 500000] [--rounds 5]
 """
 
-# ruff: noqa: PLC0415, ANN401 - each environment has one of the engines, and none has types
+# ruff: noqa: PLC0415, ANN401 - each environment has only one engine, and none is typed
 from __future__ import annotations
 
 import argparse
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def python_of(name: str) -> Path:
-    """Return the interpreter of an engine's environment; of the client's, our own."""
+    """Return the interpreter of an engine's environment; for the bare client, our own."""
     if name == "client":
         return Path(sys.executable)
     return ROOT / ".venv" / "engines" / name / "bin" / "python"
@@ -93,7 +93,7 @@ def _measured(who: str, address: str, tables: list[str]) -> list[float]:
 
 
 def worker(who: str, address: str, tables: list[str]) -> None:
-    """Judge tables, the first one to be warm, and print the seconds of the others."""
+    """Judge tables and print the seconds of all but the first, which warms up."""
     judge = WORKERS[who](address)
     taken = []
     for table in tables:

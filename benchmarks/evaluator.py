@@ -1,9 +1,9 @@
 """Compares a whole evaluation by our Evaluator with one by Evret's, on the same data.
 
-1,000 queries, each with 10 retrieved by 3 expected texts of about 100 words, `token_overlap` in the
-profile `weighted`, which is Evret 0.0.3's: from a retriever that has its results in memory to a
-result with a value of every query. Ours goes through client and server, and its result has
-intervals; Evret's runs in a process of its own. Wall seconds, rounds interleave.
+1,000 queries, each with 10 retrieved by 3 expected texts of about 100 words, judged by
+`token_overlap` with the profile `weighted`, which is Evret 0.0.3's. The retriever has its results
+in memory; the result has a value for every query. Ours goes through client and server, and its
+result has intervals; Evret's runs in a separate process. Wall seconds; rounds interleave.
 
     python -m benchmarks.evaluator
 """

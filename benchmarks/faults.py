@@ -1,15 +1,15 @@
-"""Counts what is lost in the long runs of the fault programme: nothing may be.
+"""Counts what is lost in the long runs of the fault programme; every count must be 0.
 
-drains_lost            calls that were neither answered nor told that the server drains, of bursts
-                       of 150 in the midst of which SIGTERM comes; 50 drains
-drains_unclean         servers that did not end with status 0 then
+drains_lost            calls neither answered nor refused with DRAINING, in 50 drains, each by
+                       SIGTERM in the middle of a burst of 150 calls
+drains_unclean         servers that did not exit with status 0 in those drains
 oversize_unanswered    of 100 requests of 15 MB at once to a server in a control group of 1 GiB,
                        those neither answered nor refused with RESOURCE_EXHAUSTED
 oversize_small_lost    small calls that were not answered afterwards
-oversize_most_mb       the most memory that server ever had
-contexts_lost          of 200,000 contexts in one call of the Python client, to token_overlap
-flood_lost             of 2,000 calls at once through the Python client to a model that has room for
-flood_lost_nginx       a fraction of them, those without a verdict; the same behind a proxy
+oversize_most_mb       peak memory of that server
+contexts_lost          missing verdicts of 200,000 contexts in one client call to token_overlap
+flood_lost             calls without a verdict, of 2,000 at once through the Python client to a
+flood_lost_nginx       model that has room for a fraction of them; the same behind a proxy
 flood_lost_haproxy
 flood_lost_envoy
 
@@ -55,7 +55,7 @@ EXIT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How long each run is."""
+    """The size of each run."""
 
     drains: int = 50
     oversize: int = 100
@@ -68,7 +68,7 @@ SHORT = Size(drains=2, oversize=30, contexts=20_000, flood=200)
 
 @dataclass(slots=True)
 class Programme:
-    """What was counted so far."""
+    """The runs, and the counts so far."""
 
     size: Size
     figures: dict[str, list[float]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Programme:
         self.facts |= {"drains": self.size.drains, "drain_calls": dict(ended)}
 
     def oversize(self) -> None:
-        """Send what is too much for a container."""
+        """Send more than a container's memory can hold."""
         with ExitStack() as stack:
             server = stack.enter_context(running_server("--log-level", "warning"))
             with limited(server.process.pid) as is_limited:
@@ -109,7 +109,7 @@ class Programme:
             self.not_run["oversize_limit"] = "no control group could be made here; run as root"
 
     def contexts(self) -> None:
-        """Judge very many contexts in one call."""
+        """Judge a very large number of contexts in one call."""
         groups = [
             QueryGroup("q", [f"the answer {i} of many"], [f"an answer {i}", f"{i}"])
             for i in range(self.size.contexts // 2)
@@ -121,7 +121,7 @@ class Programme:
         self._count("contexts_lost", self.size.contexts - verdicts.n_ok)
 
     def floods(self) -> None:
-        """Make many calls at once, directly and behind each proxy that is installed."""
+        """Make many concurrent calls, directly and behind each installed proxy."""
         with ExitStack() as stack:
             signed = stack.enter_context(tempfile.TemporaryDirectory())
             authority = Authority(Path(signed))

@@ -1,16 +1,15 @@
-"""Counts how often the guarantee of a cascade's bounds is broken.
+"""Measures how often the guarantee of a cascade's bounds is violated.
 
-Labels are drawn over and over from data that people judged (benchmarks/equivalence/data): whole
-questions with replacement, so that the data are the population whose error is known. The bounds
-are those of Calibrate, from the scores of `answer_equivalence` by cross-validation. A guarantee is
-broken when among all items that a bound settles more than `max_error` are wrong; the promise is
-that this happens to at most 1 - confidence of the draws, for each bound.
+Labels are drawn repeatedly from human-labelled data (benchmarks/equivalence/data): whole questions
+with replacement, so that the data are the population and its error is known. The bounds are those
+of Calibrate, from cross-validated scores of `answer_equivalence`. A guarantee is violated when more
+than `max_error` of all items that a bound settles are wrong; this may happen in at most
+1 - confidence of the draws, for each bound.
 
-violations           the larger share of draws, of both bounds, in which it was broken: the largest
-                     over the populations
-settled              mean share of all items that the bounds settle: the mean over the populations
-violations_frontier  the same of the cascade that CalibrateCascade proposes, of `token_overlap` and
-                     `answer_equivalence`, which may abstain: one promise over the whole
+violations           share of draws with a violation, for the worse bound and the worst population
+settled              mean share of all items that the bounds settle, averaged over the populations
+violations_frontier  the same for the cascade that CalibrateCascade proposes, of `token_overlap` and
+                     `answer_equivalence`, which may abstain: one guarantee for the whole cascade
 settled_frontier     mean share of all items that it settles
 
     python -m benchmarks.guarantees
@@ -55,7 +54,7 @@ def measure(
     max_error: float,
     draws: int,
 ) -> tuple[float, float]:
-    """Return the share of draws that broke the promise, and the share settled."""
+    """Return the share of draws that violated the guarantee, and the share settled."""
     rng = np.random.default_rng(SEED)
     order = np.argsort(questions, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(questions[order])) + 1)
@@ -84,7 +83,7 @@ def measure_frontier(
     max_error: float,
     draws: int,
 ) -> tuple[float, float]:
-    """Return the share of draws whose proposed cascade broke its promise, and what it settles."""
+    """Return the same for the proposed cascade."""
     rng = np.random.default_rng(SEED)
     order = np.argsort(questions, kind="stable")
     members = np.split(order, np.flatnonzero(np.diff(questions[order])) + 1)

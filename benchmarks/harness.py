@@ -1,7 +1,4 @@
-"""What every benchmark shares: machine facts, CPU seconds of a process, the closing line.
-
-What is compared with what is up to each benchmark.
-"""
+"""Shared by all benchmarks: machine facts, CPU seconds of a process, the closing line."""
 
 from __future__ import annotations
 
@@ -27,15 +24,15 @@ DEFAULTS = {
     "JUDGED_LLM_CACHE": "memory",
     "JUDGED_EMBEDDING_BACKEND": "onnxruntime",
 }
-"""What an earlier run has embedded must not make a later one faster, nor what is installed change
-what is measured; flags and the caller's own environment are stronger."""
+"""Makes results independent of earlier runs and of what is installed. Flags and the caller's
+environment override it."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STAT = Path("/proc/stat")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server process that is ready; `log` is what it writes to standard error."""
+    """A server process that is ready; `log` is the file of its standard error."""
 
     address: str
     pid: int
@@ -51,7 +48,7 @@ class Server:
 def serving(module: str, *flags: str, root: Path = ROOT) -> Iterator[Server]:
     """Run `python -m module --listen ... --port-file ...` and yield it once it is ready.
 
-    Another checkout's module is run by the interpreter of its `.venv`.
+    With another checkout as `root`, the interpreter of its `.venv` is used.
     """
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder, "port")
@@ -84,14 +81,14 @@ def serving(module: str, *flags: str, root: Path = ROOT) -> Iterator[Server]:
 def _environment(root: Path) -> dict[str, str]:
     """Return the environment of a server.
 
-    It keeps its bytecode, as an installed package does: compiling all of it takes over a second.
+    Bytecode is written, as for an installed package: compiling all of it takes over a second.
     """
     kept = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
     return {**DEFAULTS, "PYTHONPYCACHEPREFIX": str(root / ".venv" / "bytecode"), **kept}
 
 
 def machine() -> dict[str, object]:
-    """Return what a reader needs to know of the machine."""
+    """Return the facts about the machine that affect results."""
     model = "unknown"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -108,9 +105,9 @@ def machine() -> dict[str, object]:
 
 
 def stolen_seconds(stat: Path = _STAT) -> float | None:
-    """Return the seconds since start for which cores were wanted here and others had them.
+    """Return the steal time since boot: seconds that the hypervisor gave to other machines.
 
-    None where that is not told: proc(5), the eighth figure of the first line.
+    None if it is not reported: proc(5), the eighth figure of the first line.
     """
     try:
         with stat.open() as lines:
@@ -123,7 +120,7 @@ _BEGAN = time.monotonic(), stolen_seconds()
 
 
 def stolen_share() -> float | None:
-    """Return which share of all cores' time others had since this process began, as above."""
+    """Return the share of all cores' time stolen since this process began; None as above."""
     now, (began, before) = stolen_seconds(), _BEGAN
     if now is None or before is None:
         return None
@@ -131,7 +128,7 @@ def stolen_share() -> float | None:
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """Return the ratio of each pair taken in one round: a noisy spell then meets both sides."""
+    """Return the ratio of each round, since noise of a round affects both sides."""
     return [a / b for a, b in zip(above, below, strict=True)]
 
 
@@ -143,9 +140,9 @@ def closing_line(
 ) -> str:
     """Return the JSON line: the median of each figure, and its smallest and largest sample.
 
-    `not_run` gives the reason for each figure that could not be taken, `facts` what a reader needs
-    to know beside the machine; both are left out where there is nothing to say. A machine that is
-    shared with others tells which share of it they took in the meantime.
+    `not_run` gives the reason for each figure that could not be measured; `facts` are additional
+    conditions. Both are left out if empty. On a shared machine the line has the share of its time
+    that was stolen meanwhile.
     """
     figures = {name: round(statistics.median(values), 4) for name, values in samples.items()}
     spread = {

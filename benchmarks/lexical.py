@@ -1,8 +1,8 @@
-"""Compares the CPU that `token_overlap` costs through the server with Evret's in process.
+"""Compares the CPU cost of `token_overlap` through the server with Evret's in process.
 
-30,000 contexts (1,000 queries by 10 retrieved by 3 expected texts of about 100 words) through the
-Python client and a real server: CPU seconds of client and server together, over the CPU seconds
-that Evret needs for the same contexts in its own process, without any wire. Rounds interleave.
+30,000 contexts (1,000 queries, 10 retrieved by 3 expected texts of about 100 words) go through our
+client and a real server. The figure is the CPU seconds of client and server over those of
+Evret for the same contexts, in its own process and without a network. Rounds interleave.
 
     python -m benchmarks.lexical
 """
@@ -24,7 +24,7 @@ PAIRS = {"classic": "0.0.1", "weighted": "0.0.3"}
 
 
 class Evret:
-    """One version of Evret in a process of its own."""
+    """One version of Evret in its own process."""
 
     def __init__(self, version: str) -> None:
         folder = ORACLES / f"evret-{version}"

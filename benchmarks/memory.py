@@ -1,13 +1,12 @@
-"""Holds the server to its promise of memory: many texts of random lengths, and no growth.
+"""Checks the server's memory limit and growth with many texts of random lengths.
 
-One server with its default settings, its store of vectors in a folder of its own, is sent texts
-that are all different: calls of random size, lengths spread evenly over the logarithm from 3 to 300
-tokens, so that every shape of batch comes up, and some texts are cut. After each call its resident
-memory is read.
+One server with default settings, and its vector store in a new folder, gets texts that are all
+different: calls of random size, lengths log-uniform from 3 to 300 tokens, so that every shape of
+batch occurs and some texts are truncated. Its resident memory is read after each call.
 
 memory_over_450_mb       resident memory after the last call, over the 450 MB that are allowed
-peak_over_450_mb         the most it ever held, likewise
-last_half_growth         mean memory of the last tenth of the texts over that of the tenth which
+peak_over_450_mb         peak resident memory, over the same
+last_half_growth         mean memory of the last tenth of the texts over that of the tenth that
                          begins in the middle: 1 is flat
 
 100,000 texts are about 6.3 million tokens: some 18 minutes on two quiet cores. With few texts the
@@ -48,7 +47,7 @@ _TOKENS_A_WORD = 1.35
 
 
 def texts(count: int, seed: int) -> Iterator[str]:
-    """Yield texts of prose, each begun by a number so that none comes twice."""
+    """Yield texts of prose; a number at the start makes each distinct."""
     rng = random.Random(seed)
     stream = list(prose.words())
     low, high = math.log(LEAST_TOKENS), math.log(MOST_TOKENS)
@@ -59,7 +58,7 @@ def texts(count: int, seed: int) -> Iterator[str]:
 
 
 def calls(count: int, seed: int) -> Iterator[list[str]]:
-    """Yield the texts call by call, from 2 to MOST_IN_A_CALL of them."""
+    """Yield the texts of each call, 2 to MOST_IN_A_CALL of them."""
     rng = random.Random(seed)
     source = texts(count, seed)
     left = count
@@ -81,8 +80,7 @@ def memory_mb(pid: int, field: str) -> float:
 def growth(samples: Sequence[tuple[int, float]]) -> float:
     """Return mean memory of the last tenth over that of the tenth from the middle on.
 
-    A sample is the number of texts so far and the memory then; calls are of random size, so the
-    mean is over texts.
+    A sample is (texts so far, memory). Calls differ in size, so the mean is over texts.
     """
 
     def mean(low: float, high: float) -> float:
@@ -100,15 +98,15 @@ def measure(server: RunningBackend, count: int) -> dict[str, list[float]]:
     """Return the samples of each figure."""
     pid = server.server.pid
     samples: list[tuple[int, float]] = []
-    done, told, started = 0, 0, time.perf_counter()
+    done, printed, started = 0, 0, time.perf_counter()
     for first, *others in calls(count, SEED):
         verdicts = server.client.judge([QueryGroup("q", [first], others)], "semantic", timeout=3000)
         if verdicts.n_ok != len(others):
             raise SystemExit(f"{len(others) - verdicts.n_ok} verdicts are missing")
         done += 1 + len(others)
         samples.append((done, memory_mb(pid, "VmRSS")))
-        if done * 20 // count > told:
-            told = done * 20 // count
+        if done * 20 // count > printed:
+            printed = done * 20 // count
             minutes = (time.perf_counter() - started) / 60
             print(f"{server.name}: {done} texts, {samples[-1][1]:.0f} MB, {minutes:.1f} min")
     last = [megabytes for at, megabytes in samples if at > 0.9 * done]

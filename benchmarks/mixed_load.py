@@ -1,18 +1,18 @@
-"""Asks how much a large batch slows small requests down on the same server.
+"""Measures how much a large batch slows small requests down on the same server.
 
 Small semantic requests, four contexts of new texts each, arrive at random (Poisson) at a modest
-rate; latency runs from the instant each was due. Every round takes them alone, and then beside one
-batch of 30,000 contexts after another, cold, sent by a process of its own through the Python
-client. No vector is kept. The server runs its default settings otherwise.
+rate; latency runs from the instant each was due. Every round runs them alone, and then beside
+consecutive cold batches of 30,000 contexts, which another process sends through the Python client.
+The vector cache is off; other settings are the defaults.
 
 interactive_p99_ratio   p99 beside the batch over p99 alone, of the same arrivals
-interactive_p50_ratio   the same of the median
+interactive_p50_ratio   the same for the median
 interactive_p99_ms_alone, interactive_p99_ms_beside
 
     python -m benchmarks.mixed_load [--rps 8] [--duration 25] [--rounds 5] [--backend NAME=FLAGS]
 
-With 8 a second for 25 s a round's p99 is its second slowest request or so; p99 of all rounds
-together is printed too. Figures are those of the first backend; the others add their name.
+With 8 a second for 25 s a round's p99 is about its second slowest request; p99 of all rounds
+together is printed too. Figures of backends other than the first end in their name.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SETTLE_S = 60.0
 
 
 def batches(target: str, seed: int) -> None:
-    """Send one batch after another until this process is ended; say so when the first begins."""
+    """Send one batch after another until the process is stopped; print when the first begins."""
     with Client(target) as client:
         while True:
             prose = build_groups(seed, BATCH_QUERIES)
             groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in prose]
             print("begins", flush=True)
             verdicts = client.judge(groups, "semantic", timeout=3000)
-            # A batch whose chunks were turned away would be no load.
+            # A batch whose chunks were refused would be no load.
             print(f"ends with {verdicts.n_ok} of {len(verdicts)}", flush=True)
             seed += 1_000
 
@@ -63,7 +63,7 @@ def interactive(target: str, rps: float, seconds: float, seed: int) -> Tally:
 
 
 def beside(server: RunningBackend, rps: float, seconds: float, seed: int) -> Tally:
-    """Return the latencies of small requests while batches run."""
+    """Return the latencies of small requests beside the batches."""
     address = server.server.address
     command = [sys.executable, "-m", "benchmarks.mixed_load", "--batches", address]
     process = subprocess.Popen(
@@ -83,7 +83,7 @@ def beside(server: RunningBackend, rps: float, seconds: float, seed: int) -> Tal
 
 
 def wait_until_busy(server: RunningBackend) -> None:
-    """Return when the server has worked for half a CPU second."""
+    """Wait until the server has used half a CPU second."""
     started = server.server.cpu_seconds()
     ends = time.monotonic() + SETTLE_S
     while server.server.cpu_seconds() < started + 0.5 and time.monotonic() < ends:
@@ -91,14 +91,14 @@ def wait_until_busy(server: RunningBackend) -> None:
 
 
 def wait_until_idle(server: RunningBackend) -> None:
-    """Return when the server has done what was left of a batch that was cut off."""
+    """Wait until the server has finished the rest of a cancelled batch."""
     ends = time.monotonic() + SETTLE_S
     while time.monotonic() < ends:
         before = server.server.cpu_seconds()
         time.sleep(0.3)
         if server.server.cpu_seconds() - before < 0.03:
             return
-    raise SystemExit("the server still works on a batch that nobody waits for")
+    raise SystemExit("the server still works on a cancelled batch")
 
 
 def measure(
@@ -113,8 +113,8 @@ def measure(
         together.append(beside(server, rps, seconds, seed))
     for name, tallies in (("alone", alone), ("beside", together)):
         pooled = Tally([each for tally in tallies for each in tally.latencies])
-        told = ", ".join(f"p{p:g} {pooled.milliseconds(p):.1f}" for p in (50, 90, 99, 100))
-        print(f"{server.name}, {name}: {pooled.answered} requests, ms {told}", flush=True)
+        summary = ", ".join(f"p{p:g} {pooled.milliseconds(p):.1f}" for p in (50, 90, 99, 100))
+        print(f"{server.name}, {name}: {pooled.answered} requests, ms {summary}", flush=True)
 
     def column(tallies: list[Tally], percentile: float) -> list[float]:
         return [tally.milliseconds(percentile) for tally in tallies]

@@ -1,8 +1,8 @@
-"""Holds the server to its promises of start, size and health.
+"""Checks the server's limits of start-up time, memory and health-check latency.
 
 first_verdict_over_2_s    from starting the process to the first verdict of the semantic judge, over
                           the 2 s that are allowed; the model is installed and in the page cache,
-                          and Python's bytecode is written. ONNX Runtime; others add their name.
+                          and bytecode is compiled. ONNX Runtime; others append their name.
 memory_over_450_mb        resident memory after that verdict, over the 450 MB that are allowed.
 health_p99_over_100_ms    health checks, one every 20 ms, beside a batch that keeps the model busy
                           on all cores: their 99th percentile over the 100 ms that are allowed.
@@ -33,7 +33,7 @@ ALLOWED_S = 2.0
 
 
 def first_verdict_seconds(backend: Backend) -> tuple[float, float]:
-    """Return the seconds to the first semantic verdict, and the resident MB after it."""
+    """Return the seconds to the first semantic verdict, and resident memory in MB after it."""
     started = time.perf_counter()
     with serving("judged_server", *backend.flags) as server, Client(server.address) as client:
         client.judge([QueryGroup("q", ["a first text"], ["another text"])], "semantic")
@@ -48,7 +48,7 @@ def resident_mb(server: Server) -> float:
 
 
 def health_seconds(server: Server, groups: list[QueryGroup]) -> list[float]:
-    """Return how long each health check took while the server embedded."""
+    """Return the latency of each health check while the server embeds."""
     took = []
     with Client(server.address) as client, grpc.insecure_channel(server.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -64,7 +64,7 @@ def health_seconds(server: Server, groups: list[QueryGroup]) -> list[float]:
 
 
 def can_start(backend: Backend, not_run: dict[str, str]) -> bool:
-    """Return whether a backend starts here; the reason against it goes to `not_run`."""
+    """Return whether a backend starts here; if not, add the reason to `not_run`."""
     try:
         with running(backend):
             return True
@@ -87,7 +87,7 @@ def main() -> None:
     not_run: dict[str, str] = {}
     reference, *others = backends()
     usable = [backend for backend in others if can_start(backend, not_run)]
-    first_verdict_seconds(reference)  # the first start compiles what Python has not compiled yet
+    first_verdict_seconds(reference)  # the first start may compile bytecode
     for _ in range(ROUNDS):
         seconds, megabytes = first_verdict_seconds(reference)
         samples["first_verdict_over_2_s"].append(seconds / ALLOWED_S)

@@ -1,13 +1,13 @@
-"""Asks how much more two replicas judge than one, by each path that clients have to them.
+"""Measures the throughput of two replicas over one, on each path from clients to them.
 
-A replica asks a scripted provider, AT_ONCE questions at a time, which answers each after a while:
-it waits, and needs little of the cores that all processes of this benchmark share. So what is asked
-is whether calls are spread and nothing on the way is the narrow place, not how fast a core is.
-Texts are new in each run, and TLS is on all paths. Each round takes a path with one replica, and
-then with both.
+A replica asks a scripted provider up to AT_ONCE questions at once; each takes PROVIDER_S. Replicas
+mostly wait and use little of the cores that all processes of this benchmark share. So the figures
+show whether calls are spread and nothing on the path is a bottleneck, not how fast a core is.
+Texts are new in each run, and all paths use TLS. Each round measures a path with one replica, then
+with both.
 
-two_over_one_PATH     questions answered a second by both, over those by one
-questions_a_s_PATH    those by both; 2 * AT_ONCE / PROVIDER_S is the most
+two_over_one_PATH     questions answered a second by both replicas, over those by one
+questions_a_s_PATH    questions answered a second by both; at most 2 * AT_ONCE / PROVIDER_S
 
     python -m benchmarks.replicas [--rounds 3] [--calls 160]
 """
@@ -37,8 +37,8 @@ PROVIDER_S = 0.4
 
 
 async def rate(target: str, calls: int, credentials: Tls) -> float:
-    """Return how many questions a second are answered, of so many calls at once."""
-    warm_up = 2 * AT_ONCE  # until each replica has its connection
+    """Return how many questions a second are answered, with `calls` concurrent calls."""
+    warm_up = 2 * AT_ONCE  # so that each replica has a connection
     groups = [
         QueryGroup(group.query, group.expected, [retrieved])
         for group in make_groups(warm_up + calls, time.time_ns())

@@ -1,20 +1,20 @@
-"""Compares semantic judging through gRPC with Evret 0.0.3's SemanticJudge, cold, warm and between.
+"""Compares semantic judging through gRPC with Evret 0.0.3's SemanticJudge, cold, warm and mixed.
 
-Every round has groups of its own, 10 retrieved by 3 expected texts of about 100 words each, so that
-five rounds of 200 queries judge 30,000 contexts. Ours go through the Python client to a server that
-keeps vectors in memory, three times: cold; again, word for word (warm); and with 30 per cent of the
+Every round has new groups, 10 retrieved by 3 expected texts of about 100 words each, so that five
+rounds of 200 queries judge 30,000 contexts. Ours go through the Python client to a server that
+caches vectors in memory, three times: cold; again, unchanged (warm); and with 30 per cent of the
 texts replaced by new ones (overlap). Evret judges the first queries of the same round, all contexts
-in one list, in a process of its own with the same weights: it embeds both texts of each context, so
-its contexts a second do not depend on how many there are. Rates are contexts a second of wall time.
+in one list, in a separate process with the same weights. It embeds both texts of each context, so
+its contexts a second do not depend on their number. Rates are contexts a second of wall time.
 
 cold_over_evret            ONNX Runtime in fp32, cold, over Evret
 fastest_cold_over_evret    the fastest backend here, cold, over Evret
 warm_over_cold             the second run over the first, ONNX Runtime
-overlap_over_cold          the run of which 70 per cent of the texts are known, over the first
+overlap_over_cold          the run with 70 per cent of the texts cached, over the first
 batch_dependent_verdicts   verdicts that differ between one large batch, the same groups and texts
-                           in another order, and a call for each context, with nothing kept: the
-                           most of any backend. Also the largest change of a score.
-evret_disagreements        verdicts of ONNX Runtime that are not Evret's, of those both gave
+                           in another order, and one call per context, without a cache: the
+                           maximum over backends. Also the largest change of a score.
+evret_disagreements        verdicts of ONNX Runtime that differ from Evret's, of those both gave
 
     python -m benchmarks.semantic [--queries 200] [--peer-queries 10] [--rounds 5]
 """
@@ -49,7 +49,7 @@ SEED = 100
 EVRET = "0.0.3"
 KNOWN_SHARE = 0.7
 ALONE = 300
-"""Contexts that get a call of their own."""
+"""Contexts that are also judged in a call of their own."""
 DEPENDENCE_QUERIES = 40
 
 Scores = dict[tuple[int, str, str], tuple[bool, float]]
@@ -61,7 +61,7 @@ def round_groups(seed: int, queries: int) -> list[QueryGroup]:
 
 
 def overlapping(groups: Sequence[QueryGroup], seed: int) -> list[QueryGroup]:
-    """Return the groups with 30 per cent of their texts replaced by texts nobody has seen."""
+    """Return the groups with 30 per cent of their texts replaced by new ones."""
     rng = random.Random(seed)
     fresh = iter(
         f"{text} {rng.randrange(10**9)}"
@@ -76,7 +76,7 @@ def overlapping(groups: Sequence[QueryGroup], seed: int) -> list[QueryGroup]:
 
 
 def contexts(groups: Sequence[QueryGroup]) -> int:
-    """Return how many verdicts groups ask for."""
+    """Return the number of contexts in the groups."""
     return sum(len(group.expected) * len(group.retrieved) for group in groups)
 
 
@@ -119,7 +119,7 @@ def speed(
     peer_queries: int,
     rounds: int,
 ) -> dict[str, list[float]]:
-    """Return the samples of all but the dependence on batches."""
+    """Return the samples of all figures except the dependence on batches."""
     cold: dict[str, list[float]] = {server.name: [] for server in servers}
     warm, overlap, theirs, disagreements = [], [], [], []
     for server in servers:
@@ -157,7 +157,7 @@ def speed(
 
 
 def keyed(groups: Sequence[QueryGroup], verdicts: Verdicts) -> Scores:
-    """Return verdicts and scores by what they are of; a group is known by its query_id."""
+    """Return verdicts and scores by query_id, expected and retrieved text."""
     keys = (
         (int(group.query_id), expected, retrieved)
         for group in groups
@@ -168,7 +168,7 @@ def keyed(groups: Sequence[QueryGroup], verdicts: Verdicts) -> Scores:
 
 
 async def one_by_one(target: str, groups: Sequence[QueryGroup]) -> Scores:
-    """Judge each context in a call of its own, some at once so that they meet others' texts."""
+    """Judge each context in its own call, some at once so that batches mix their texts."""
     found: Scores = {}
     left = iter(groups)
     async with AsyncClient(target) as client:
@@ -182,7 +182,7 @@ async def one_by_one(target: str, groups: Sequence[QueryGroup]) -> Scores:
 
 
 def dependence(backend: Backend, queries: int) -> tuple[int, float]:
-    """Return how many verdicts change with their company, and by how much a score does at most."""
+    """Return how many verdicts depend on the batch, and the largest change of a score."""
     rng = random.Random(SEED)
     groups = [
         QueryGroup(g.query, g.expected, g.retrieved, query_id=str(i))
@@ -215,7 +215,7 @@ def dependence(backend: Backend, queries: int) -> tuple[int, float]:
         for key, (relevant, score) in other.items():
             changed += relevant != together[key][0]
             largest = max(largest, abs(score - together[key][1]))
-    print(f"{backend.name}: {changed} verdicts change with their company, a score by {largest:.1e}")
+    print(f"{backend.name}: {changed} verdicts depend on the batch, scores by up to {largest:.1e}")
     return changed, largest
 
 

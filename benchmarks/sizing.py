@@ -1,17 +1,16 @@
-"""Asks how many contexts 1, 10 and 1,000 cores judge a second, and what breaks first.
+"""Estimates how many contexts 1, 10 and 1,000 cores judge a second, and the first bottleneck.
 
-First a real server is asked at a modest rate, and the CPU of a request is taken from the system.
-Then requests go through a simulation, at random instants, until p99 is over a bound: a replica a
-core takes them in turn, one after the other, each as long as was measured. What asks models goes
-through one store of claims and replies too, and through one provider. A core adds as much as
-another here: what replicas share is the store and the provider, and the table says when it is
-these.
+First the CPU time of a request is measured on a real server at a modest rate. Then a simulation
+sends requests at random instants, faster until p99 exceeds a bound: one replica per core serves
+them one after the other, each for the measured time. Requests to models also pass one store of
+claims and replies, and one provider. Cores scale linearly here; the store and the provider are
+shared, and the table shows when they are the limit.
 
 cpu_ms_NAME                 CPU of the server for a request of that name, see REQUESTS
-contexts_a_s_NAME_CORES     what so many cores judge at p99 of --p99 ms
-first_NAME_CORES, in facts  what breaks first: what is in use most of the time at that rate
+contexts_a_s_NAME_CORES     contexts a second that so many cores judge at a p99 of --p99 ms
+first_NAME_CORES, in facts  the first bottleneck: the station with the highest utilisation then
 
-Not in it: the cores of clients, which `judged load` tells, the network, and proxies.
+Not included: the cores of clients (see `judged load`), the network, and proxies.
 
     python -m benchmarks.sizing [--p99 1000] [--provider-a-s 167] [--store-a-s 18900] [--seconds 6]
 """
@@ -46,7 +45,7 @@ _SEED = 97
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A kind of request: its mix, at which rate its CPU is taken, and questions to models."""
+    """A kind of request: its mix, the rate at which its CPU is measured, questions to models."""
 
     mix: str
     rps: float
@@ -55,7 +54,7 @@ class Asked:
 
     @property
     def contexts(self) -> int:
-        """How many contexts a request has."""
+        """Number of contexts in a request."""
         return parse_mix(self.mix)[0].contexts
 
 
@@ -65,21 +64,21 @@ REQUESTS = {
     "semantic_known": Asked("semantic:1x10", 20.0, repeat=1.0),
     "llm": Asked("llm:1x10", 20.0, questions=10),
 }
-"""What is asked; the texts of `semantic_known` are those of an earlier request."""
+"""The measured requests; `semantic_known` repeats the texts of an earlier request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """What requests go through: so many servers in turn, each so long busy with a request."""
+    """A queue of the simulation: `servers` take requests in turn, each for `busy_s`."""
 
     name: str
     busy_s: float
     servers: int = 1
 
     def leave(self, come: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return when requests that come at ascending times have been served.
+        """Return when requests that arrive at the ascending times `come` have been served.
 
-        Of one server the n-th leaves at max(its coming, the leaving of the one before) + busy_s.
+        At one server the n-th departs at max(its arrival, departure of the one before) + busy_s.
         """
         rounds = -(-len(come) // self.servers)
         turns = np.full(rounds * self.servers, np.inf)
@@ -91,7 +90,7 @@ class Station:
 
 
 def capacity(stations: Sequence[Station], p99_s: float) -> tuple[Search, str]:
-    """Return the search for the highest rate, and which station is in use most at any rate."""
+    """Return the search for the highest rate, and the station with the highest utilisation."""
     first = max(stations, key=lambda each: each.busy_s / each.servers)
     most = first.servers / first.busy_s
     seconds = min(_LONGEST_S, max(_BOUNDS * p99_s, _MOST_REQUESTS / most))
@@ -106,9 +105,9 @@ def capacity(stations: Sequence[Station], p99_s: float) -> tuple[Search, str]:
             at, order = left[by_time], order[by_time]
         took_ms = 1e3 * (at - due[order])
         p50, p99 = np.percentile(took_ms, (50, 99))
-        # At what a station can do at most, or more, its queue grows for ever.
-        held, n = bool(p99 <= p99_s * 1e3) and rps < most, len(due)
-        return Step(rps, held, None if held else "server", n, n, float(p50), float(p99), 0.0)
+        # At a station's maximum rate or above, its queue grows without limit.
+        passed, n = bool(p99 <= p99_s * 1e3) and rps < most, len(due)
+        return Step(rps, passed, None if passed else "server", n, n, float(p50), float(p99), 0.0)
 
     return find_rate(attempt, most / 2, seconds), first.name
 
@@ -116,7 +115,7 @@ def capacity(stations: Sequence[Station], p99_s: float) -> tuple[Search, str]:
 def stations_of(
     asked: Asked, cpu_s: float, cores: int, provider_a_s: float, store_a_s: float
 ) -> list[Station]:
-    """Return what a request goes through; questions of one request are one visit."""
+    """Return the stations of a request; all its questions together are one visit."""
     found = [Station("cores", cpu_s, cores)]
     if asked.questions:
         found.append(Station("store", asked.questions / store_a_s))
@@ -126,7 +125,7 @@ def stations_of(
 
 
 def cpu_seconds(server: Server, asked: Asked, seconds: float) -> float:
-    """Return the CPU seconds of the server that a request costs."""
+    """Return the server's CPU seconds per request."""
     made = requests(parse_mix(asked.mix), time.time_ns(), asked.repeat)
     due = list(arrivals(asked.rps, seconds, poisson=False, seed=1))
     asyncio.run(drive(server.address, [0.0], made, 60.0))
@@ -139,7 +138,7 @@ def cpu_seconds(server: Server, asked: Asked, seconds: float) -> float:
 
 @contextmanager
 def asked_server() -> Iterator[Server]:
-    """Run a server whose models a scripted provider serves."""
+    """Run a server whose models are served by a scripted provider."""
     with (
         tempfile.TemporaryDirectory() as folder,
         running("benchmarks.fanout.provider", str(PROVIDER_S)) as provider,

@@ -1,15 +1,15 @@
-"""The tables of figures in docs/benchmarks.md and README.md, made from benchmarks/results.
+"""Makes the tables of figures in docs/benchmarks.md and README.md from benchmarks/results.
 
-They go between the two marks of each page. A results file holds the last lines of benchmarks, one a
-line; of several lines of a benchmark the last counts.
+They are written between the two marks of each page. A results file has the closing lines of
+benchmarks; if a benchmark has several, the last one counts.
 
-- docs/benchmarks.md has every figure, with a table for each file, a machine. A figure that is not
-  in the file has no row; one that was not run says so, with its reason.
-- README.md has at most eight figures of one machine, and `chart` draws them. There more is always
-  better for judged: a figure that is better the smaller it is comes inverted.
+- docs/benchmarks.md has every figure, with one table per results file (machine). A figure that is
+  not in the file has no row; one that was not run has a row with the reason.
+- README.md has at most eight figures of one machine, which `chart` draws. There more is always
+  better for judged: figures for which smaller is better are inverted.
 
-    python -m benchmarks.table           # prints what docs/benchmarks.md and README.md should hold
-    python -m benchmarks.table --write   # puts it there, and writes docs/images/figures.svg
+    python -m benchmarks.table           # prints the tables
+    python -m benchmarks.table --write   # updates both pages and docs/images/figures.svg
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ BEGIN = "<!-- figures: made by `python -m benchmarks.table --write` -->"
 END = "<!-- end of figures -->"
 
 Results = Mapping[str, Mapping[str, Any]]
-"""The last line of each benchmark, by its name."""
+"""The closing line of each benchmark, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure and the words for it."""
+    """One figure and its description."""
 
     benchmark: str
     figure: str
@@ -154,7 +154,7 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True)
 class Highlight:
-    """One figure of README.md: how many times more judged does than the other."""
+    """One figure of README.md: how many times more judged does than the peer."""
 
     benchmark: str
     figure: str
@@ -200,7 +200,7 @@ class Figure:
 
     @classmethod
     def find(cls, results: Results, benchmark: str, name: str) -> Figure | None:
-        """Return a figure of the results, None where it was not taken."""
+        """Return a figure of the results; None if it was not measured."""
         line = results.get(benchmark, {})
         if name not in line.get("figures", {}):
             return None
@@ -208,11 +208,11 @@ class Figure:
         return cls(line["figures"][name], low, high)
 
     def inverted(self) -> Figure:
-        """Return the same comparison with its two sides exchanged."""
+        """Return the figure with its two sides exchanged."""
         return Figure(1 / self.value, 1 / self.high, 1 / self.low)
 
     def __str__(self) -> str:
-        """Return the median, with the extremes where they differ from it in what is shown."""
+        """Return the median, with the extremes if they differ from it after rounding."""
         value, low, high = number(self.value), number(self.low), number(self.high)
         return value if {low, high} == {value} else f"{value} ({low} to {high})"
 
@@ -224,9 +224,9 @@ def read_results(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def render(results: Results, rows: Sequence[Row] = ROWS) -> str:
-    """Return the table of one machine; a benchmark's command stands in its first row."""
+    """Return the table of one machine; each command is shown in its benchmark's first row."""
     lines = ["| Against | What | Ratio | Command |", "|---|---|---|---|"]
-    told: set[str] = set()
+    shown: set[str] = set()
     for row in rows:
         not_run = results.get(row.benchmark, {}).get("not_run", {})
         if (figure := Figure.find(results, row.benchmark, row.figure)) is not None:
@@ -235,14 +235,14 @@ def render(results: Results, rows: Sequence[Row] = ROWS) -> str:
             value = f"not run: {not_run[row.figure]}".replace("|", "\\|")
         else:
             continue
-        command = "" if row.benchmark in told else f"`python -m benchmarks.{row.benchmark}`"
-        told.add(row.benchmark)
+        command = "" if row.benchmark in shown else f"`python -m benchmarks.{row.benchmark}`"
+        shown.add(row.benchmark)
         lines.append(f"| {row.against} | {row.what} | {value} | {command} |".replace("  ", " "))
     return "\n".join(lines)
 
 
 def number(value: float) -> str:
-    """Return a figure in two digits that count, more where it has more before the point."""
+    """Return a figure with two significant digits, or as a whole number from 10 up."""
     if value >= 9.95 or value == 0:
         return f"{value:,.0f}"
     text = f"{value:.2f}" if value < 0.995 else f"{value:.1f}"
@@ -250,7 +250,7 @@ def number(value: float) -> str:
 
 
 def section(folder: Path = RESULTS) -> str:
-    """Return what stands between the marks of docs/benchmarks.md: a table for each results file."""
+    """Return the section of docs/benchmarks.md: a table for each results file."""
     parts = []
     for path in sorted(folder.glob("*.jsonl")):
         results = read_results(path)
@@ -260,7 +260,7 @@ def section(folder: Path = RESULTS) -> str:
 
 
 def highlights(folder: Path = RESULTS) -> tuple[str, list[tuple[Highlight, Figure]]]:
-    """Return the machine that has most of the figures of README.md, and those that it has."""
+    """Return the machine that has most of the figures of README.md, and its figures."""
     best: tuple[str, list[tuple[Highlight, Figure]]] = ("", [])
     for path in sorted(folder.glob("*.jsonl")):
         results = read_results(path)
@@ -275,7 +275,7 @@ def highlights(folder: Path = RESULTS) -> tuple[str, list[tuple[Highlight, Figur
 
 
 def summary(folder: Path = RESULTS) -> str:
-    """Return what stands between the marks of README.md: the chart and its figures as a table."""
+    """Return the section of README.md: the chart, and its figures as a table."""
     machine, found = highlights(folder)
     lines = ["| Against | What | Times more |", "|---|---|---|"]
     lines += [f"| {row.against} | {row.what} | {figure} |" for row, figure in found]
@@ -310,7 +310,7 @@ def _machine(results: Results) -> str:
 
 
 def placed(text: str, content: str) -> str:
-    """Return a page with the content between its marks. Raises ValueError without marks."""
+    """Return a page with `content` between its marks. Raises ValueError if it has no marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -319,7 +319,7 @@ def placed(text: str, content: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Return every file that shows figures, with what it should hold."""
+    """Return the expected content of every file that shows figures."""
     return {
         BENCHMARKS: placed(BENCHMARKS.read_text(encoding="utf-8"), section()),
         README: placed(README.read_text(encoding="utf-8"), summary()),

@@ -1,20 +1,20 @@
-"""Compares the service with the bare wire.
+"""Compares the service with a null server of the same contract.
 
-Three questions, each against a null server of the same contract, on the same stack as gRPC's
-defaults make it:
+The null server runs on the same stack with gRPC's defaults and returns constant verdicts.
 
 contexts_over_null      30,000 contexts in one judge() call of the Python client, `exact` judge:
                         contexts a second of ours over those of the null server.
 requests_over_null_64   requests of 64 contexts (2 groups of 16 by 2) by the asynchronous Python
                         client, 16 in flight, `exact` judge: requests a second of ours over those
                         of the null server.
-grouped_over_naive      30,000 contexts as groups over the same ones as a group each, through the
-                        client to our server: contexts a second of the first over the second.
+grouped_over_naive      30,000 contexts in their groups, and the same with one group per context,
+                        through the client to our server: contexts a second of the first over the
+                        second.
 
-In a round the small requests go to the two servers in TURNS short turns, over connections that
-stay open, and who begins changes from turn to turn; a round's ratio is the median of its turns'.
-Two long turns would let a busy half second of the machine meet one side only. What the benchmark
-itself holds is kept from its garbage collector, whose passes would meet either side by chance.
+In a round the small requests go to the two servers in TURNS short turns, over open connections; the
+servers alternate in going first, and the round's ratio is the median over turns. With two long
+turns a busy half second of the machine would affect one side only. The benchmark's own objects are
+frozen, so that passes of the garbage collector do not slow either side by chance.
 
     python -m benchmarks.wire
 """
@@ -57,7 +57,7 @@ def batch_seconds(client: Client, groups: list[QueryGroup]) -> float:
 
 
 def naive_seconds(client: Client, contexts: list[Context]) -> float:
-    """Return the wall seconds of the same contexts, each sent as a group of its own."""
+    """Return the wall seconds of the same contexts, each sent as its own group."""
     alone = [QueryGroup(c.query, [c.expected_text], [c.retrieved_text]) for c in contexts]
     started = time.perf_counter()
     client.judge(alone, "exact")
@@ -80,9 +80,9 @@ async def many(send: Callable[[], Awaitable[object]]) -> float:
 async def in_turns(
     ours: str, null: str, groups: list[QueryGroup], credentials: Credentials | None = None
 ) -> list[tuple[float, float]]:
-    """Return the wall seconds of small requests to ours and to the null server, a pair a turn.
+    """Return the wall seconds of small requests to (our server, the null server) for each turn.
 
-    `credentials` are for ours.
+    `credentials` are for our server.
     """
     async with (
         AsyncClient(ours, credentials=credentials) as our_client,

@@ -1,1 +1,1 @@
-"""How often intervals hold the true value."""
+"""Coverage of confidence intervals: how often they contain the true value."""

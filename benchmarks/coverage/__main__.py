@@ -1,19 +1,19 @@
-"""Counts how often intervals hold the truth that they should hold 95 times in 100.
+"""Measures the coverage of 95 % intervals.
 
-Values are drawn from distributions whose mean is known, 4,000 times each, and every method makes
-its interval of every draw, by the code that serves requests. The distributions look like metrics
-of queries: hit rates of 0.1 to 0.9, average precision that is often 0 and otherwise near the
-lower end, nDCG that is at times 0 and often 1, reciprocal ranks. Each figure is the share of
-intervals that hold the mean, over one distribution and one number of queries; the smallest and the
-largest of them are told for each method, and every single one is printed above.
+Values are drawn from distributions with a known mean, 4,000 times each. Every method makes an
+interval of every draw, with the code that serves requests. The distributions resemble metrics of
+queries: hit rates of 0.1 to 0.9, average precision that is often 0 and otherwise near the lower
+end, nDCG that is sometimes 0 and often 1, reciprocal ranks. Coverage is the share of intervals that
+contain the mean, for one distribution and one number of queries. The figures are the smallest and
+the largest coverage of each method; every single one is printed above.
 
 coverage_percentile_min, _max   percentile bootstrap (the default), at 50, 100 and 200 queries
 coverage_bca_min, _max          BCa bootstrap
 coverage_t_min, _max            Student's t
-coverage_t_unwarned_min, _max   Student's t, over the draws whose interval carries no warning
+coverage_t_unwarned_min, _max   Student's t, over the draws whose interval has no warning
 
-A share of 0.95 over 4,000 draws has a standard error of 0.0034. Intervals of the bootstrap rest on
-2,000 resamples here, of 10,000 by default.
+A share of 0.95 over 4,000 draws has a standard error of 0.0034. The bootstrap uses 2,000 resamples
+here; the default is 10,000.
 
     python -m benchmarks.coverage
 """
@@ -53,7 +53,7 @@ def hit_rate(p: float) -> Population:
 
 
 def mixture(name: str, atoms: Mapping[float, float], a: float, b: float) -> Population:
-    """Return a beta distribution with `atoms`, shares of queries by the value they all have."""
+    """Return a beta distribution mixed with `atoms`: value -> share of queries."""
     rest = 1 - sum(atoms.values())
     mean = sum(value * share for value, share in atoms.items()) + rest * a / (a + b)
 
@@ -79,7 +79,7 @@ POPULATIONS = (
 
 
 def coverage(population: Population, n: int, method: IntervalMethod) -> tuple[float, float | None]:
-    """Return the share of intervals that hold the mean; the same of those without a warning."""
+    """Return the coverage of all intervals, and of those without a warning."""
     rng = np.random.default_rng([SEED, n])
     values = population.draw(rng, (SIMULATIONS, n))
     holds, warned = [], []
@@ -95,7 +95,7 @@ def coverage(population: Population, n: int, method: IntervalMethod) -> tuple[fl
 
 
 def main() -> None:
-    """Print a line a population and size, and the closing line."""
+    """Print a line for each population and size, and the closing line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.parse_args()
     shares: dict[str, list[float]] = {}

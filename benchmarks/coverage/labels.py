@@ -1,14 +1,13 @@
-"""Measures how often intervals hold that correct a mean by labels drawn where a judge is unsure.
+"""Measures the coverage of corrected intervals when labels are drawn where a judge is unsure.
 
-2,000 items of queries with 1 to 20 of them are judged; what people say of each is known. A judge's
-scores follow it, with a bias: too lenient, by query more or less so. Labels are drawn as `judged
-label` draws them, by uncertainty with a quarter at random; and evenly for comparison. Said of each:
-the share of 95 % intervals that cover, of the share of relevant items and of the judge's agreement
-with people, and the median width over that of evenly drawn labels alone.
+2,000 items, 1 to 20 per query, are judged; their human labels are known. The judge's scores follow
+the labels with a bias: too lenient, to a degree that varies by query. Labels are drawn as by
+`judged label`, by uncertainty with a quarter at random; and uniformly for comparison. Reported for
+the share of relevant items (prevalence) and the judge's agreement with people: the coverage of
+95 % intervals, and their median width over that of uniformly drawn labels alone.
 
-coverage_WHAT_N, width_WHAT_N        labels drawn by uncertainty; N of them; WHAT is prevalence or
-                                     agreement
-even_coverage_.., even_width_..      labels drawn evenly, corrected too
+coverage_WHAT_N, width_WHAT_N        N labels drawn by uncertainty; WHAT is prevalence or agreement
+even_coverage_.., even_width_..      N labels drawn uniformly, corrected too
 
     python -m benchmarks.coverage.labels [--draws 1000]
 """
@@ -34,10 +33,10 @@ SHOWN = (50, 100, 200)
 
 
 def population(rng: np.random.Generator) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return a judge's scores, what people say, and the query of each of ITEMS items.
+    """Return the judge's score, the human label and the query of each of ITEMS items.
 
-    Queries differ in their share of relevant items, in size with it, and in how lenient the judge
-    is; the score is the probability that it believes.
+    Queries differ in their share of relevant items, which correlates with their size, and in the
+    judge's leniency. The score is the judge's probability.
     """
     sizes: list[int] = []
     shares: list[float] = []
@@ -113,13 +112,13 @@ def main() -> None:
 
 
 def covers(found: CorrectedEstimate, truth: float) -> bool:
-    """Say whether the corrected interval holds the truth."""
+    """Say whether the corrected interval contains the truth."""
     interval = (found.corrected or Estimate()).interval
     return interval is not None and interval.lower <= truth <= interval.upper
 
 
 def width(found: CorrectedEstimate, *, alone: bool = False) -> float:
-    """Return the width of the corrected interval, or of that of the labels alone."""
+    """Return the width of the corrected interval; with `alone`, of the labels-only one."""
     interval = ((found.labels_only if alone else found.corrected) or Estimate()).interval
     return 1.0 if interval is None else interval.upper - interval.lower
 

@@ -1,10 +1,10 @@
-"""Measures how often prediction-powered intervals cover the truth, and how narrow they are.
+"""Measures the coverage and the width of prediction-powered intervals.
 
-Verdicts and labels are drawn from a truth that is known: a share of relevant contexts, and a judge
-with a given bias and a given kappa. Each draw has 5,000 verdicts and 200 labels. Said of every
-such setting: the share of 95 % intervals that cover (corrected, naive), and the width of the
-corrected interval over that of the labels alone, whose theory is sqrt(1 - kappa^2) for a judge
-without bias and endless verdicts. The same for clusters of unequal size.
+Verdicts and labels are drawn from a known truth: a share of relevant contexts, and a judge with a
+given bias and a given kappa. Each draw has 5,000 verdicts and 200 labels. Reported for every
+setting: the coverage of 95 % intervals (corrected, naive), and the width of the corrected interval
+over that of the labels alone. In theory that ratio is sqrt(1 - kappa^2) for a judge without bias
+and infinitely many verdicts. The same is reported for clusters of unequal size.
 
     python -m benchmarks.coverage.prediction_powered [--draws 4000]
 """
@@ -30,12 +30,12 @@ PREVALENCES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9)
 BIASES = (-0.1, -0.05, 0.05, 0.1)
 KAPPAS = (0.6, 0.7, 0.8)
 CLUSTER_TRUTH = (5.5 / 3 + 15.5 / 6) / 10.5
-"""Relevant contexts over contexts, each expected of a query of `clusters`."""
+"""Expected relevant contexts over expected contexts of a query of `clusters`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A truth, and how the judge errs."""
+    """A true prevalence, and the judge's bias and kappa."""
 
     prevalence: float
     bias: float
@@ -53,14 +53,14 @@ class Setting:
 
 @dataclass(slots=True)
 class Tally:
-    """What the draws of one setting came to."""
+    """Counts over the draws of one setting."""
 
     corrected: int = 0
     naive: int = 0
     draws: int = 0
 
     def add(self, found: CorrectedEstimate, truth: float) -> float:
-        """Count one draw; return the width of the corrected interval over that of the labels."""
+        """Count one draw; return the corrected width over the labels-only width."""
         ours, naive, labels = (
             None if e is None else e.interval
             for e in (found.corrected, found.naive, found.labels_only)
@@ -91,8 +91,8 @@ def clusters(
 ) -> Iterator[tuple[FloatArray, FloatArray, IntArray]]:
     """Yield verdicts, human values and cluster numbers of n queries with 1 to 20 contexts.
 
-    Queries differ in how much of theirs is relevant and in how lenient the judge is, and so does
-    their size with it.
+    Queries differ in their share of relevant contexts, which correlates with their size, and in
+    the judge's leniency.
     """
     for _ in range(draws):
         share = rng.random(n)

@@ -21,10 +21,10 @@ from pydoc_data.topics import topics
 
 MADE_WITH = "3.11.7"
 DEFAULT = Path(__file__).parent / "data" / "passages.jsonl"
-LOW, HIGH, LIMIT = 52, 110, 135  # words: enough to stand alone, usual most, utter most
+LOW, HIGH, LIMIT = 52, 110, 135  # words: minimum to stand alone, soft maximum, hard maximum
 CODE_MOST, LEAST = 50, 12  # words: longest example kept, shortest passage kept
 
-# The chapters that repeat other topics come last: a shared section keeps its own topic's id.
+# Chapters that repeat other topics come last, so that a shared section keeps its own topic's id.
 TOPICS = """
     assert assignment augassign async atom-identifiers atom-literals attribute-access await
     binary bitwise booleans break calls class comparisons context-managers continue
@@ -39,7 +39,7 @@ TOPICS = """
 PROSE = re.compile(r"(\d+\.|[IVX]+\.|\*) |[A-Z][a-z]* [a-z]|[A-Z\"*\[(].*[].:;)?!”\"]$", re.DOTALL)
 FOLLOWS = re.compile(r"[a-z][a-z,]* |(New|Changed|Deprecated) (in|since) version")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"])|(?<=;) (?=co_)")
-# Quoted code may hold strings of its own: "d["x"]", "f(a, "b")", ""ss"".
+# Quoted code may contain strings: "d["x"]", "f(a, "b")", ""ss"".
 GROUP = r'(?![(\[{]+"(?!\w))[(\[{](?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}])*[)\]}]'
 INNER = rf'(?<!\w)"[^"\s]+"|""(?= )|{GROUP}|[^"]'
 QUOTED = re.compile(rf'(?<![\w"])"((?:{INNER})+|")"(?=[^\w"]|s\b|$)')
@@ -91,7 +91,7 @@ def sections(source: str) -> Iterator[tuple[str, list[Block]]]:
 
 
 def split_long(block: Block) -> Iterator[Block]:
-    """Split a block of more than HIGH words at sentence ends into parts of like size."""
+    """Split a block of more than HIGH words at sentence ends into parts of similar size."""
     target, current = size(block.text) / -(-size(block.text) // HIGH), ""
     for sentence in SENTENCE_END.split(block.text):
         if current and size(current) + size(sentence) / 2 > target:
@@ -110,9 +110,9 @@ def passages(blocks: list[Block]) -> Iterator[str]:
         leads = piece.text.endswith(":") or after.indent > piece.indent
         words = size(" ".join(current))
         if words + size(after.text) > LIMIT:
-            held = current[1:][-1:] if leads and size(piece.text) < LEAST else []
-            done.append(" ".join(current[: len(current) - len(held)]))
-            current = held
+            carried = current[1:][-1:] if leads and size(piece.text) < LEAST else []
+            done.append(" ".join(current[: len(current) - len(carried)]))
+            current = carried
         elif words >= LOW and not leads and not FOLLOWS.match(after.text):
             done.append(" ".join(current))
             current = []

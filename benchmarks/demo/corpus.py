@@ -1,4 +1,4 @@
-"""The demo's data as it is shipped: passages, questions with expected answers, judgements."""
+"""Loads the demo's data: passages, questions with expected answers, judgements."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def bm25(corpus: Corpus, k: int) -> Run:
 def embedding(corpus: Corpus, k: int, client: Client) -> Run:
     """Return the top k passages of every question by the cosine of their embeddings.
 
-    The semantic judge scores a pair of texts by just this cosine, so one group with the questions
-    on one side and the passages on the other is a brute-force vector search.
+    The semantic judge scores a pair of texts by this cosine, so one group of all questions against
+    all passages is a brute-force vector search.
     """
     doc_ids = list(corpus.passages)
     questions = corpus.questions

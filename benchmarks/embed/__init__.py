@@ -1,1 +1,1 @@
-"""Texts to vectors, beside other runtimes and the bare products of the model."""
+"""Embedding throughput, compared with other runtimes and bare matrix products."""

@@ -1,11 +1,11 @@
-"""Compares texts a second of the embedding backends with those of three libraries, and the peak.
+"""Compares the embedding backends with three libraries and with the CPU's peak.
 
-Passages of 10 to 250 tokens of real English, no vector kept. Ours go through the Python client to
-a server of each backend, as one group of one expected text against all others, so that each is
-embedded once: wall seconds, and CPU seconds of client and server. The peers embed the same list in
-processes of their own with their defaults and the same weights, and state their own seconds:
-sentence-transformers and infinity-emb on torch, fastembed on the same ONNX graph. All in turns.
-That all compute the same is checked: cosines of the first text with the others.
+Texts are passages of 10 to 250 tokens of real English; no vectors are cached. Ours go through the
+Python client to a server of each backend, as one group of one expected text against all others, so
+that each is embedded once: wall seconds, and CPU seconds of client and server. The peers embed the
+same list in separate processes with their defaults and the same weights, and report their seconds:
+sentence-transformers and infinity-emb on torch, fastembed on the same ONNX graph. Runs interleave.
+The cosines of the first text with the others are compared, to check that all compute the same.
 
 default_over_st, default_over_fastembed   texts a second of ONNX Runtime in fp32 over a peer's
 default_over_infinity
@@ -13,20 +13,20 @@ fastest_over_st, fastest_over_fastembed   those of the backend that is fastest h
 fp32_peak_share                           floating-point operations a second of the fp32 backend
                                           over those of a bare matrix multiplication, all cores,
                                           taken in the same rounds (`gemm_worker`)
-bf16_peak_share                           the same of the fastest bf16 backend
-fp32_product_ceiling                      the same of the model's own products and nothing else, in
-bf16_product_ceiling                      the server's batches (`product_worker`): the runtime
+bf16_peak_share                           the same for the fastest bf16 backend
+fp32_product_ceiling                      the same for only the model's matrix products, in the
+bf16_product_ceiling                      server's batches (`product_worker`): the runtime
                                           multiplies these shapes no faster
 fp32_share_of_products                    a peak share over its product ceiling
 bf16_share_of_products
-texts_a_s_NAME, cpu_ms_a_text_NAME        what the ratios are made of
+texts_a_s_NAME, cpu_ms_a_text_NAME        the values behind the ratios
 
-Operations are counted of real tokens, not of padding: see `passages.Passages.flops`. The first
-round, of a tenth of the texts, warms up.
+Operations count real tokens, not padding: see `passages.Passages.flops`. The first round, with a
+tenth of the texts, warms up.
 
     python -m benchmarks.embed [--texts 2000] [--rounds 5] [--backend NAME=FLAGS ...]
 
-`make bench` takes 400 texts; published figures are of 2,000.
+`make bench` uses 400 texts; published figures use 2,000.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ PEERS = {
     "infinity": ("infinity-emb", "infinity", environments.INFINITY),
 }
 MOST_CHANGE = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 1e-1}
-"""How far a cosine may be from sentence-transformers' before this is another computation."""
+"""Largest accepted difference of a cosine from that of sentence-transformers."""
 
 
 @dataclass(slots=True)
 class Contender:
-    """Somebody who embeds: how, and the wall and CPU seconds of each round."""
+    """A server or library that embeds, with the wall and CPU seconds of each round."""
 
     name: str
     embed: Callable[[int], tuple[float, float]]
@@ -120,7 +120,7 @@ def peer_side(name: str, texts: Path, stack: ExitStack) -> Contender:
 
 
 def check_same(contenders: list[Contender]) -> None:
-    """Stop when somebody computes something else."""
+    """Raise SystemExit if a contender's cosines differ from the reference's."""
     reference = next((c for c in contenders if c.name == "st"), contenders[0])
     for contender in contenders:
         change = float(np.abs(contender.cosines() - reference.cosines()).max())
@@ -132,7 +132,7 @@ def check_same(contenders: list[Contender]) -> None:
 def find_peaks(
     lengths: Path, stack: ExitStack, not_run: dict[str, str]
 ) -> dict[str, dict[str, environments.Worker]]:
-    """Return the workers that measure bare products, and the model's own, by precision."""
+    """Return the workers that measure bare and model products, by precision."""
     found: dict[str, dict[str, environments.Worker]] = {"peak": {}, "products": {}}
     for precision in ("fp32", "bf16"):
         try:

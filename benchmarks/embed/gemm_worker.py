@@ -1,9 +1,9 @@
 """Measures the matrix-multiplication peak of the machine, on request: the ceiling of `embed`.
 
-One line of input gives one answer: the best rate, in GFLOP/s, over a few shapes, of all cores
-together. fp32 is ONNX Runtime's MatMul, bf16 OpenVINO's with the inference precision bf16; each is
-tried as one computation over all cores and as one computation a core. A multiplication and an
-addition count as two. What is not installed ends the worker with the reason.
+Each line of input gets one answer: the best rate, in GFLOP/s of all cores, over a few shapes. fp32
+is ONNX Runtime's MatMul, bf16 is OpenVINO's with inference precision bf16; each is tried as one
+computation over all cores and as one computation per core. A multiplication and an addition count
+as two operations. The worker exits with the reason if the runtime is not installed.
 
     python -m benchmarks.embed.gemm_worker fp32|bf16
 """
@@ -21,14 +21,14 @@ from functools import partial
 import numpy as np
 
 SHAPES = ((512, 384, 1536), (512, 1536, 384), (1024, 1024, 1024), (2048, 2048, 2048))
-"""(M, K, N): two of the model's own and two squares, that no side of a core goes unused."""
+"""(M, K, N): two shapes of the model, and two square ones to reach the peak."""
 MEASURE_S = 0.25
 
 Multiply = Callable[[], object]
 
 
 def fp32(shape: tuple[int, int, int], threads: int) -> Multiply:
-    """Return one multiplication on ONNX Runtime with so many threads."""
+    """Return one multiplication on ONNX Runtime with `threads` threads."""
     import onnxruntime as ort  # noqa: PLC0415 - one of two runtimes
     from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
 
@@ -48,7 +48,7 @@ def fp32(shape: tuple[int, int, int], threads: int) -> Multiply:
     session = ort.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    # Bound buffers: the copy of a product would count as multiplying.
+    # Bound buffers avoid copying the product, which would count as multiplying.
     binding = session.io_binding()
     binding.bind_cpu_input("rows", rng.random((m, k), np.float32))
     binding.bind_output("product", "cpu")
@@ -56,8 +56,8 @@ def fp32(shape: tuple[int, int, int], threads: int) -> Multiply:
 
 
 def bf16(shape: tuple[int, int, int], threads: int) -> Multiply:
-    """Return one multiplication on OpenVINO in bf16 with so many threads."""
-    import judged_server.embedding  # noqa: F401, PLC0415 - first: it keeps OpenVINO from telling
+    """Return one multiplication on OpenVINO in bf16 with `threads` threads."""
+    import judged_server.embedding  # noqa: F401, PLC0415 - first: it disables OpenVINO's telemetry
     import openvino as ov  # noqa: PLC0415 - one of two runtimes
     from openvino import opset13 as ops  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ def bf16(shape: tuple[int, int, int], threads: int) -> Multiply:
     if "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise SystemExit("Error: this CPU has no bf16")
     rows = ops.parameter([m, k], np.float32)
-    # A second, tiny product: the first one's result then need not be written out as fp32.
+    # A second, tiny product, so that the first one's result is not written out as fp32.
     product = ops.matmul(rows, ops.constant(rng.random((k, n), np.float32)), False, False)
     small = ops.matmul(product, ops.constant(rng.random((n, 1), np.float32)), False, False)
     compiled = core.compile_model(
@@ -87,7 +87,7 @@ def bf16(shape: tuple[int, int, int], threads: int) -> Multiply:
 
 
 def rates(build: Callable[[tuple[int, int, int], int], Multiply]) -> Iterator[Callable[[], float]]:
-    """Yield measurements in FLOP/s: for each shape all cores at one product, or each at its own."""
+    """Yield measurements in FLOP/s: for each shape, one product over all cores, then one each."""
     cores = len(os.sched_getaffinity(0))
     for shape in SHAPES:
         flops = 2.0 * shape[0] * shape[1] * shape[2]
@@ -97,12 +97,12 @@ def rates(build: Callable[[tuple[int, int, int], int], Multiply]) -> Iterator[Ca
 
 
 def flops_a_second(flops: float, works: list[Multiply]) -> float:
-    """Return the FLOP/s of works of so many FLOP each."""
+    """Return the total FLOP/s of `works`, each of `flops` operations."""
     return flops * times_a_second(works)
 
 
 def times_a_second(works: list[Multiply]) -> float:
-    """Return how often the works run a second, all at once and all together."""
+    """Return the total runs a second of all works, run concurrently."""
     begin = threading.Barrier(len(works))
     counts = [0.0] * len(works)
 

@@ -1,13 +1,13 @@
-"""Measures how fast the model's own matrix products are, on request: the ceiling of `embed`.
+"""Measures the speed of the model's matrix products, on request: the ceiling of `embed`.
 
-The products of the default model and nothing else: the six of each layer with weights of their own,
-and the two of attention, for the very batches that the server would cut of the texts. No
-normalisation, softmax, GELU, bias, transposition, tokenizer or call. Batches run side by side, one
-on each core, as the server runs them. fp32 is ONNX Runtime, bf16 OpenVINO.
+Computes only the products of the default model: the six of each layer with their own weights, and
+the two of attention, for the batches that the server would make of the texts. No normalisation,
+softmax, GELU, bias, transposition, tokenizer or call. Batches run in parallel, one per core, as in
+the server. fp32 is ONNX Runtime, bf16 is OpenVINO.
 
-One line of input gives one answer: operations a second in GFLOP/s, counted as
-`passages.Passages.flops` counts them, of real tokens. LENGTHS is a JSON file with the number of
-tokens of each text. What is not installed ends the worker with the reason.
+Each line of input gets one answer: GFLOP/s of real tokens, counted by `passages.Passages.flops`.
+LENGTHS is a JSON file with the number of tokens of each text. The worker exits with the reason if
+the runtime is not installed.
 
     python -m benchmarks.embed.product_worker fp32|bf16 LENGTHS
 """
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import judged_server.embedding.batching as server_queue  # first: OpenVINO then tells nobody
+import judged_server.embedding.batching as server_queue  # first: disables OpenVINO's telemetry
 import numpy as np
 import onnx
 from judged_server.embedding.batching import Call
@@ -46,7 +46,7 @@ Run = Callable[[Feeds], object]
 
 
 def batches(lengths: Sequence[int], budget: int, multiple: int = 1) -> list[tuple[int, int]]:
-    """Return rows and tokens a row of the server's batches when all texts wait at once."""
+    """Return (rows, tokens per row) of the server's batches when all texts wait at once."""
     found = []
     with closing(asyncio.new_event_loop()) as loop:
         call = Call(loop.create_future())
@@ -73,7 +73,7 @@ def graph() -> bytes:
 
     def weight(rows: int, columns: int) -> str:
         name = f"weight_{len(weights)}"
-        # Of this size, values neither grow nor vanish along the chain.
+        # With this scale, values neither grow nor vanish along the chain.
         values = rng.standard_normal((rows, columns), np.float32) / np.float32(math.sqrt(rows))
         weights.append(numpy_helper.from_array(values, name))
         return name
@@ -107,7 +107,7 @@ def graph() -> bytes:
 
 
 def feeds(shapes: Sequence[tuple[int, int]]) -> Iterator[Feeds]:
-    """Yield random inputs for each batch, all of them parts of the same few arrays."""
+    """Yield random inputs for each batch, all views of the same few arrays."""
     rng = np.random.default_rng(2)
     most = max(rows * tokens for rows, tokens in shapes) * HIDDEN
     arrays = {
@@ -139,7 +139,7 @@ def fp32(cores: int) -> list[Run]:
 
 
 def bf16(cores: int) -> list[Run]:
-    """Return a run of the graph for each core, each with a request of its own."""
+    """Return a run of the graph for each core, each with its own request."""
     import openvino as ov  # noqa: PLC0415 - one of two runtimes
 
     core = ov.Core()
@@ -161,7 +161,7 @@ def bf16(cores: int) -> list[Run]:
 
 
 def seconds(runs: Sequence[Run], batch_feeds: Sequence[Feeds]) -> float:
-    """Return how long all batches take, side by side."""
+    """Return the wall seconds of all batches, run in parallel."""
     waiting: queue.SimpleQueue[Feeds | None] = queue.SimpleQueue()
     for feed in itertools.chain(batch_feeds, [None] * len(runs)):
         waiting.put(feed)

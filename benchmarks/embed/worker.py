@@ -1,8 +1,7 @@
 """Embeds texts with one peer library, on request: a peer of `benchmarks.embed` and `semantic`.
 
 Runs in the peer's environment, with that library's defaults. A line is a JSON object with the
-number of texts to embed, or the name of a file to put the vectors of all texts in. Loading is not
-counted.
+number of texts to embed, or the name of the file to write all vectors to. Loading is not counted.
 
     python -m benchmarks.embed.worker sentence_transformers|fastembed|infinity MODEL TEXTS
 """
@@ -51,7 +50,7 @@ def fastembed(folder: str) -> tuple[Embed, dict[str, object]]:
 
 
 def infinity(folder: str) -> tuple[Embed, dict[str, object]]:
-    """Return embed() of infinity-emb's engine, which batches by itself; its engine is torch."""
+    """Return embed() of infinity-emb's torch engine, which does its own batching."""
     from infinity_emb import AsyncEngineArray, EngineArgs  # noqa: PLC0415 - of the peer's environment
 
     engines = AsyncEngineArray.from_args(
@@ -91,7 +90,7 @@ def main() -> None:
 
 
 def answer(content: dict[str, object]) -> None:
-    """Write one line, whole."""
+    """Write one line and flush it."""
     os.write(1, (json.dumps(content) + "\n").encode())
 
 

@@ -1,1 +1,1 @@
-"""How good the judge `answer_equivalence` is, and how its model is made."""
+"""Quality of the judge `answer_equivalence`, and the training of its model."""

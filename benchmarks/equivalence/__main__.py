@@ -1,22 +1,22 @@
-"""How often the judge `answer_equivalence` decides as people did, and how fast it is.
+"""Measures the accuracy and the speed of the judge `answer_equivalence`.
 
-Every item of the development data (docs/benchmarks.md) is judged by a model that saw none of its
-question, in ten folds; the folds are cut five times and the figures averaged. The product judges
-by its model of all items, which is what a new question meets. With these folds the figures hang
-on the data alone, so there is one sample of each.
+Every item of the development data (docs/benchmarks.md) is judged by a model trained without its
+question, in ten-fold cross-validation; the folds are drawn five times and the figures averaged. The
+product's model is trained on all items, and applied to new questions. The folds are seeded, so
+quality figures depend on the data alone.
 
 accuracy_FILE, kappa_FILE    against the labels of people, at the default threshold
 ece_FILE                     expected calibration error of the probability, ten bins
                              (calibrated on the other folds)
 ece_200_FILE                 the same, calibrated on some 200 labels of whole questions of the file,
-                             over its other items
-cascade_asked_20, _36        share of NQ301's items that a cascade in front of GPT-4 asks about, its
-                             bounds set on the other folds to hand on 2 % less than that
-cascade_accuracy_20, _36     its accuracy with GPT-4's published verdicts on those
-gpt4_accuracy                that of GPT-4 asked about everything
+                             measured on its other items
+cascade_asked_20, _36        share of NQ301's items that a cascade asks GPT-4 about; its bounds are
+                             set on the other folds to escalate 2 % less than 20 % or 36 %
+cascade_accuracy_20, _36     its accuracy, with GPT-4's published verdicts on those items
+gpt4_accuracy                accuracy of GPT-4 on all items
 throughput                   contexts a CPU second over those of `token_overlap`, profile `unicode`,
-                             the same items in turns, in process: the median over the three files
-throughput_FILE              the same of one file
+                             same items, in process, interleaved: the median over the three files
+throughput_FILE              the same for one file
 
     python -m benchmarks.equivalence
 """
@@ -41,16 +41,16 @@ from benchmarks.harness import closing_line, ratios
 SEEDS = range(5)
 ROUNDS = 7
 MARGIN = 0.02
-"""What a share may be larger on new items than on those that set the bounds."""
+"""How much larger a share may be on new items than on those that set the bounds."""
 
 
 def calibrated(items: Items, logits: FloatArray, folds: IntArray) -> FloatArray:
-    """Return probabilities by calibrations that saw none of an item's question."""
+    """Return probabilities; each item is calibrated on the other folds only."""
     result, weights = np.empty(len(logits)), weights_of(items)
     for fold in range(int(folds.max()) + 1):
-        rest, held = folds != fold, folds == fold
+        rest, tested = folds != fold, folds == fold
         slope, intercept = platt(logits[rest], items.labels[rest], weights[rest])
-        result[held] = sigmoid(slope * logits[held] + intercept)
+        result[tested] = sigmoid(slope * logits[tested] + intercept)
     return result
 
 
@@ -76,7 +76,7 @@ def quality(items: Items) -> dict[str, list[float]]:
 
 
 def cascade(items: Items) -> dict[str, list[float]]:
-    """Return what a cascade in front of GPT-4 gets right on NQ301, and what it asks about."""
+    """Return the accuracy of a cascade in front of GPT-4 on NQ301, and the share it asks about."""
     table, labels = table_of(items), items.labels
     gpt4 = np.array([item.get("gpt4") == "Yes" for item in items.fields])
     of_file = items.files == 0
@@ -87,17 +87,17 @@ def cascade(items: Items) -> dict[str, list[float]]:
         for percent in (20, 36):
             asked, right = [], []
             for fold in range(N_FOLDS):
-                held = of_file & (folds == fold)
-                if not held.any():
+                tested = of_file & (folds == fold)
+                if not tested.any():
                     continue
                 rest = of_file & (folds != fold)
                 accept, reject = least_certain(Platt(), scores[rest], percent / 100 - MARGIN)
-                unsure = np.ones(int(held.sum()), np.bool_)
-                unsure &= scores[held] < (2.0 if accept is None else accept)
-                unsure &= scores[held] > (-1.0 if reject is None else reject)
-                verdicts = np.where(unsure, gpt4[held], scores[held] >= 0.5)
+                unsure = np.ones(int(tested.sum()), np.bool_)
+                unsure &= scores[tested] < (2.0 if accept is None else accept)
+                unsure &= scores[tested] > (-1.0 if reject is None else reject)
+                verdicts = np.where(unsure, gpt4[tested], scores[tested] >= 0.5)
                 asked += unsure.tolist()
-                right += (verdicts == labels[held]).tolist()
+                right += (verdicts == labels[tested]).tolist()
             figures.setdefault(f"cascade_asked_{percent}", []).append(float(np.mean(asked)))
             figures.setdefault(f"cascade_accuracy_{percent}", []).append(float(np.mean(right)))
     return figures
@@ -106,8 +106,8 @@ def cascade(items: Items) -> dict[str, list[float]]:
 def own_labels(items: Items) -> dict[str, list[float]]:
     """Return the calibration error after calibrating on some 200 labels of whole questions.
 
-    Of NQ301, which has 293 items, two of three parts are labelled at a time and the error is over
-    the third ones together; of the others one part of 200 is, and the error is over the rest.
+    NQ301 has 293 items: two of three parts are labelled at a time, and the error is over all
+    held-out parts. In the other files one part of 200 is labelled, and the error is over the rest.
     """
     scores = sigmoid(cross_validated(items, table_of(items), N_FOLDS, 0))
     figures: dict[str, list[float]] = {}
@@ -141,7 +141,7 @@ def own_labels(items: Items) -> dict[str, list[float]]:
 
 
 def throughput(items: Items, rounds: int) -> dict[str, list[float]]:
-    """Return how many times the contexts of `token_overlap` the judge does a CPU second."""
+    """Return the judge's contexts a CPU second over those of `token_overlap`."""
     judge = EquivalenceKind().build(JudgeSpec("answer_equivalence"))
     overlap = TokenOverlapKind().build(
         JudgeSpec("token_overlap", "unicode", None, {"min_tokens": 2, "query_boost": True})
@@ -150,7 +150,7 @@ def throughput(items: Items, rounds: int) -> dict[str, list[float]]:
     for number, name in enumerate(FILES):
         groups = [items.groups[i] for i in np.flatnonzero(items.files == number).tolist()]
         ours, theirs = [], []
-        for _ in range(rounds + 1):  # the first one reads words that later ones remember
+        for _ in range(rounds + 1):  # the first one fills caches of words
             theirs.append(cpu_seconds(overlap, groups))
             ours.append(cpu_seconds(judge, groups))
         n = sum(group.n_contexts for group in groups)

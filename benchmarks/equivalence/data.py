@@ -1,4 +1,4 @@
-"""The development data: items of three files, numbered by question across the files."""
+"""Loads the development data: items of three files, with questions numbered across them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FILES = ("nq301_human", "evouna_nq", "evouna_tq")
 
 @dataclass(frozen=True)
 class Items:
-    """Items as groups of one answer, with labels, the file of each and the number of its question.
+    """Items as groups of one answer, with the label, the file and the question number of each.
 
-    `files` counts FILES from 0. Questions that differ in case and punctuation alone have one
-    number. `fields` are the lines as they were read.
+    `files` are indices into FILES. Questions that differ only in case and punctuation have the
+    same number. `fields` are the parsed lines.
     """
 
     groups: tuple[Group, ...]
@@ -30,7 +30,7 @@ class Items:
     fields: tuple[dict[str, Any], ...]
 
     def folds(self, n_folds: int, seed: int) -> IntArray:
-        """Return the number of each item's fold: questions are dealt out at random, whole."""
+        """Return each item's fold; all items of a question are in the same random fold."""
         n_questions = int(self.questions.max()) + 1
         dealt = np.random.default_rng(seed).permutation(n_questions) % n_folds
         return dealt[self.questions]

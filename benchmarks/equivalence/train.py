@@ -1,15 +1,15 @@
-"""Makes the model of `answer_equivalence` from the development data, and writes its file.
+"""Trains the model of `answer_equivalence` on the development data and writes its file.
 
-The logistic model and the boosted trees see the same features. The calibration is Platt's: a
-logistic regression of the labels on logits that came of cross-validation by question, so that no
-item calibrates what it taught. Items of NQ301 count twice: there are few of them, and people judged
-them with more care.
+The logistic model and the boosted trees use the same features. The calibration is Platt's: a
+logistic regression of the labels on cross-validated logits, folded by question, so that no item
+calibrates a model that it trained. Items of NQ301 have double weight: there are few of them, and
+they were labelled with more care.
 
-scikit-learn is needed here and nowhere in the product. The same data, versions and seed give the
+Only training needs scikit-learn; the product does not. The same data, versions and seed give the
 same file.
 
-    python -m benchmarks.equivalence.train           # compare with the file that is shipped
-    python -m benchmarks.equivalence.train --write   # and write it
+    python -m benchmarks.equivalence.train           # compares with the shipped file
+    python -m benchmarks.equivalence.train --write   # writes the file
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WEIGHTS = {"nq301_human": 2.0, "evouna_nq": 1.0, "evouna_tq": 1.0}
 
 
 def table_of(items: Items) -> dict[str, FloatArray]:
-    """Return the features of all items. Raises ValueError where one of them can't be judged."""
+    """Return the features of all items. Raises ValueError if the judge abstains from one."""
     answers = items_of(items.groups)
     if any(answer.fault is not None for answer in answers):
         raise ValueError("the data have items that the judge abstains from")
@@ -48,12 +48,12 @@ def table_of(items: Items) -> dict[str, FloatArray]:
 
 
 def weights_of(items: Items) -> FloatArray:
-    """Return how much each item counts in training."""
+    """Return the training weight of each item."""
     return np.array([WEIGHTS[name] for name in FILES])[items.files]
 
 
 def fit(table: dict[str, FloatArray], labels: BoolArray, weights: FloatArray, seed: int) -> Model:
-    """Return the model of some items, not calibrated."""
+    """Return a model trained on some items, not calibrated."""
     x = np.column_stack(list(table.values()))
     mean = np.average(x, axis=0, weights=weights)
     deviation = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weights))
@@ -87,7 +87,7 @@ def fit(table: dict[str, FloatArray], labels: BoolArray, weights: FloatArray, se
 
 
 def _whole_trees(trees: GradientBoostingClassifier) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return the trees with every level full: a leaf above the last one is below it twice."""
+    """Return the trees as complete binary trees: leaves above the last level are duplicated."""
     n_nodes, n_leaves = 2**DEPTH - 1, 2**DEPTH
     estimators = [row[0].tree_ for row in trees.estimators_]
     split = np.zeros((len(estimators), n_nodes), np.int64)
@@ -111,29 +111,29 @@ def _whole_trees(trees: GradientBoostingClassifier) -> tuple[IntArray, FloatArra
 def cross_validated(
     items: Items, table: dict[str, FloatArray], n_folds: int, seed: int
 ) -> FloatArray:
-    """Return the logit of each item by a model that saw none of its question."""
+    """Return the logit of each item from a model trained without its question."""
     folds, weights = items.folds(n_folds, seed), weights_of(items)
     logits = np.empty(len(items.labels))
     for fold in range(n_folds):
-        rest, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        rest, tested = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         model = fit(
             {name: column[rest] for name, column in table.items()},
             items.labels[rest],
             weights[rest],
             seed,
         )
-        logits[held] = model.logits({name: column[held] for name, column in table.items()})
+        logits[tested] = model.logits({name: column[tested] for name, column in table.items()})
     return logits
 
 
 def platt(logits: FloatArray, labels: BoolArray, weights: FloatArray) -> FloatArray:
-    """Return slope and intercept of the calibrated logit (Platt 1999), without a penalty."""
+    """Return slope and intercept of the calibrated logit (Platt 1999), unregularised."""
     fitted = LogisticRegression(C=1e9).fit(logits[:, None], labels, weights)
     return np.array([fitted.coef_[0, 0], fitted.intercept_[0]])
 
 
 def train(seed: int = SEED) -> Model:
-    """Return the model of all development data, calibrated."""
+    """Return the calibrated model of all development data."""
     items = load()
     table, weights = table_of(items), weights_of(items)
     logits = cross_validated(items, table, N_FOLDS, seed)
@@ -143,7 +143,7 @@ def train(seed: int = SEED) -> Model:
 
 
 def to_bytes(model: Model) -> bytes:
-    """Return the file of the model: a NumPy archive, the same bytes for the same arrays."""
+    """Return the model as a NumPy archive; the same arrays give the same bytes."""
     file = io.BytesIO()
     arrays = {field.name: getattr(model, field.name) for field in fields(model)}
     np.savez_compressed(file, **arrays)
@@ -151,7 +151,7 @@ def to_bytes(model: Model) -> bytes:
 
 
 def main() -> None:
-    """Train, compare, and write if told so."""
+    """Train, compare with the shipped file, and write with --write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write the file of the model")
     arguments = parser.parse_args()

@@ -1,1 +1,1 @@
-"""Questions to language models: ours, the vendor's SDK and a bare loop."""
+"""Overhead of calls to language models, against the vendor's SDK and a bare loop."""

@@ -1,36 +1,34 @@
-"""Asks what the judge `llm` costs on top of asking, against a bare loop and an SDK.
+"""Measures the overhead of the judge `llm` against a bare loop and an SDK.
 
-A scripted provider, in a process of its own, answers each call after 200 ms. First come rounds in
-which contexts are sent one by one, 200 a second whether or not earlier ones are back
-(`fanout_latency`). Then, in every round, a bare aiohttp loop, the `openai` package's AsyncOpenAI
-with a semaphore, and the judge do the same 2,000 calls, 256 at once, each in a process of its own
-(`worker`), one after the other; and the same contexts go through a server in one BatchJudge.
+A scripted provider, in its own process, answers each call after 200 ms. The first rounds send
+contexts one by one, 200 a second whether or not earlier ones are answered (`latency`). Then, in
+every round, a bare aiohttp loop, the `openai` package's AsyncOpenAI with a semaphore, and the judge
+make the same 2,000 calls, 256 at once, one side after the other, each in its own process
+(`worker`); and the same contexts go through a server in one BatchJudge.
 
 wall_over_bare_loop             wall seconds of the judge over those of the bare loop
-cpu_over_bare_loop              CPU seconds, likewise: prompts, limits, retries, cache, parsing
+cpu_over_bare_loop              the same in CPU seconds: prompts, limits, retries, cache, parsing
 calls_per_cpu_s_over_openai_sdk calls a CPU second of the judge over those of the SDK
-overhead_ms_p50, _p95, _p99     what the server adds, by its own clock, to contexts that come in a
-                                BatchJudge each: from when it has read the message to its reply, as
-                                its access log has it, less what the provider took, from the last
-                                byte of the request to its answer. It is what gateways to models
-                                call their overhead, but that HTTP is in it
+overhead_ms_p50, _p95, _p99     time the server adds to a BatchJudge of one context, from its access
+                                log: from the read message to the reply, minus the provider's time
+                                from the last byte of the request to its answer. Model gateways call
+                                this their overhead, but here it includes HTTP
 call_ms_p50, _p95, _p99         the same calls as the caller sees them: from when a context was due
-                                to its verdict, with gRPC on both sides and whoever else wants these
+                                to its verdict, with gRPC on both sides and other processes on the
                                 cores
 stream_ms_p50, _p95, _p99       the same as chunks of one StreamJudge
-judge_ms_p50, _p95, _p99        the same, given to the judge in a process of its own, without gRPC
-grpc_ms_p50, _p95, _p99         a BatchJudge each to the judge `exact`, which asks nobody: the share
-                                of gRPC and of this machine
+judge_ms_p50, _p95, _p99        the same, given directly to the judge in its process, without gRPC
+grpc_ms_p50, _p95, _p99         one BatchJudge per context to the judge `exact`, which asks no
+                                model: the share of gRPC and of this machine
 bare_ms_p50, _p95, _p99         the same questions asked by a bare aiohttp loop: the share of HTTP
                                 and of this machine
-call_over_floor_p50, ...        call_ms over the sum of grpc_ms and bare_ms, round by round: the two
-                                things that a call is made of
-judge_over_bare_p50, ...        judge_ms over bare_ms, round by round
-server_wall_over_bare_loop      wall seconds of the BatchJudge of all over those of the bare loop
-server_cpu_over_bare_loop       CPU seconds of the server during it, likewise
-paid_wall_over_free, paid_cpu_over_free    the BatchJudge of all to a model with prices, whose
-                                replies are on disk before they are answered, over the same to a
-                                model without, whose replies are written behind the answers
+call_over_floor_p50, ...        call_ms over grpc_ms + bare_ms, its two parts, in the same round
+judge_over_bare_p50, ...        judge_ms over bare_ms, in the same round
+server_wall_over_bare_loop      wall seconds of the large BatchJudge over those of the bare loop
+server_cpu_over_bare_loop       the server's CPU seconds during it, over those of the bare loop
+paid_wall_over_free, paid_cpu_over_free    the large BatchJudge to a model with prices, which writes
+                                each reply to disk before answering, over the same to a model
+                                without prices, which writes them after answering
 paid_call_over_free_p50, ...    call_ms of the model with prices over call_ms, round by round
 bare_over_ideal                 wall seconds of the bare loop over calls * latency / concurrency
 cpu_ms_bare, cpu_ms_judge, cpu_ms_sdk      CPU of a call
@@ -102,8 +100,8 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
             worker.run(WARM_UP_CALLS, SEED)
         batch(server, WARM_UP_CALLS, SEED)
         batch(server, WARM_UP_CALLS, SEED, PAID)
-        # New texts in every round and every run: nothing may come from a cache. Latencies first,
-        # so that nothing which the busy rounds leave behind falls into them.
+        # New texts in every round and run, so that nothing comes from a cache. Latencies come
+        # first, so that leftover work of the busy rounds does not disturb them.
         for repeat in range(repeats):
             for name, tally in latencies(server, workers["judge"], url, calls, time.time_ns()):
                 tallies[name].append(tally)
@@ -117,18 +115,18 @@ def measure(arguments: argparse.Namespace, url: str) -> dict[str, list[float]]:
                 spent[side].append(worker.run(calls, seed))
             spent["server"].append(batch(server, calls, seed + 1))
             spent["paid"].append(batch(server, calls, seed + 2, PAID))
-            told = ", ".join(
+            summary = ", ".join(
                 f"{side} {rounds[-1]['wall_s']:.2f} s wall {rounds[-1]['cpu_s']:.2f} s CPU"
                 for side, rounds in spent.items()
             )
-            print(f"round {repeat + 1}: {told}", flush=True)
+            print(f"round {repeat + 1}: {summary}", flush=True)
     return figures(arguments, spent, tallies)
 
 
 def latencies(
     server: Server, judge: Worker, url: str, calls: int, seed: int
 ) -> Iterator[tuple[str, Tally]]:
-    """Yield the latencies of small calls by the names of LATENCIES, each with texts of its own."""
+    """Yield the latencies of small calls, by the names of LATENCIES; each uses new texts."""
     yield "judge_ms", judge.latencies(calls, seed)
     log = latency.AccessLog(server.log)
     yield "call_ms", latency.called(server.address, calls, seed + 1)

@@ -1,8 +1,8 @@
-"""How long small calls take on top of the provider, RATE a second: a part of `benchmarks.fanout`.
+"""Measures the latency of small calls, RATE a second: a part of `benchmarks.fanout`.
 
-Latency runs from the instant that a context was due; of calls of their own there is also the
-server's account, from its access log. What the provider took is left out; it tells that as the
-tokens of the prompt, see `provider`.
+Latency runs from the instant at which a context was due, minus the provider's time, which the
+provider reports as prompt tokens; see `provider`. For calls of one context the server's own
+measurement, from its access log, is reported too.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from benchmarks.fanout.worker import bodies, make_groups
 RATE = 200.0
 WARM_UP_CALLS = 256
 MOST_IN_FLIGHT = 256
-"""Chunks of one stream; the server must let it have as many."""
+"""Chunks of one stream; the server must allow as many."""
 
 _TIMEOUT_S = 60.0
 _FIRST_CALLS = 3
-"""Sent one after the other before those that count."""
+"""Warm-up calls, sent one after the other; not measured."""
 _LEAD_S = 0.05
 _LOGGED_WITHIN_S = 5.0
 _STREAM = "/judged.v1.JudgeService/StreamJudge"
 
 
 def called(address: str, calls: int, seed: int, kind: str = "llm", model: str = "") -> Tally:
-    """Return the latencies of calls of BatchJudge to the judge `kind`, a context each."""
+    """Return the latencies of BatchJudge calls of one context each to the judge `kind`."""
     contexts = _contexts(calls, seed)
     judge = groups_pb2.JudgeSpec(kind=kind)
     if model:
@@ -64,17 +64,17 @@ def called(address: str, calls: int, seed: int, kind: str = "llm", model: str = 
 
 
 class AccessLog:
-    """What a server logs about calls to models from now on."""
+    """Reads what a server logs about calls to models from now on."""
 
     def __init__(self, log: Path) -> None:
-        time.sleep(2 * FLUSH_AFTER_S)  # until the lines of earlier calls are there
+        time.sleep(2 * FLUSH_AFTER_S)  # until the lines of earlier calls are written
         self._log = log
         self._from = log.stat().st_size
 
     def overheads(self, calls: int) -> Tally:
-        """Return what the server added to each of so many calls of `called`, by its own clock.
+        """Return the time that the server added to each of the last `calls` calls of `called`.
 
-        From when it had read a call's message to its reply.
+        Measured by the server, from the read message to the reply.
         """
         ends = time.monotonic() + _LOGGED_WITHIN_S
         while len(lines := self._of_models()) < _FIRST_CALLS + calls:
@@ -97,7 +97,7 @@ class AccessLog:
 
 
 def streamed(address: str, calls: int, seed: int, kind: str = "llm") -> Tally:
-    """Return the latencies of the chunks of one StreamJudge to the judge `kind`, likewise."""
+    """Return the latencies of chunks of one context each in one StreamJudge."""
     return uvloop.run(_streamed(address, calls, seed, kind))
 
 
@@ -167,12 +167,12 @@ async def _bare(url: str, calls: int, seed: int) -> Tally:
 
 
 def _instants(calls: int) -> list[float]:
-    """Return when each is due, in seconds from the start."""
+    """Return when each call is due, in seconds from the start."""
     return [number / RATE for number in range(calls)]
 
 
 def _contexts(calls: int, seed: int) -> Iterator[groups_pb2.QueryGroup]:
-    """Return so many contexts, and some to warm up with, each in a group of its own."""
+    """Yield contexts, including those of the warm-up, each in its own group."""
     return iter(
         [
             groups_pb2.QueryGroup(query=group.query, expected=group.expected, retrieved=[retrieved])

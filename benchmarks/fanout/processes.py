@@ -1,4 +1,4 @@
-"""The provider, the sides that ask it and the server that is asked, as processes."""
+"""Runs the provider, the compared sides and the server as processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 
 
 class Worker:
-    """A process that asks when told to."""
+    """A process of `worker`: makes calls on request."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -30,18 +30,18 @@ class Worker:
         self._read()
 
     def run(self, calls: int, seed: int) -> dict[str, float]:
-        """Return the wall and CPU seconds that so many calls took."""
+        """Return the wall and CPU seconds of `calls` calls."""
         spent: dict[str, float] = self._answer_to({"calls": calls, "seed": seed})
         return spent
 
     def latencies(self, calls: int, seed: int) -> Tally:
-        """Return how long contexts took at RATE a second on top of the provider."""
+        """Return the latencies of contexts at RATE a second, minus the provider's time."""
         tally = Tally()
         for took_ms in self._answer_to({"calls": calls, "seed": seed, "rate": RATE}):
             tally.record(took_ms / 1e3)
         return tally
 
-    def _answer_to(self, order: dict[str, float]) -> Any:  # noqa: ANN401 - whatever it was asked for
+    def _answer_to(self, order: dict[str, float]) -> Any:  # noqa: ANN401 - depends on the order
         self._orders.write(json.dumps(order) + "\n")
         self._orders.flush()
         return json.loads(self._read())
@@ -60,7 +60,7 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 
 def provider_url(process: subprocess.Popen[str]) -> str:
-    """Return where a provider that was just started listens."""
+    """Return the URL of a provider that was just started."""
     return f"http://127.0.0.1:{_pipes(process)[1].readline().strip()}/v1"
 
 
@@ -87,7 +87,7 @@ def batch(
     model: str = "",
     credentials: Credentials | None = None,
 ) -> dict[str, float]:
-    """Return the wall seconds of one call with so many contexts, and the server's CPU seconds."""
+    """Return the wall and the server's CPU seconds of one call with `calls` contexts."""
     groups = [QueryGroup(g.query, g.expected, g.retrieved) for g in make_groups(calls, seed)]
     judge = Judge("llm", parameters={"model": model} if model else {})
     with Client(server.address, credentials=credentials) as client:
@@ -101,7 +101,7 @@ def batch(
 
 
 def to_toml(document: dict[str, object]) -> str:
-    """Return tables of lists of flat tables as TOML."""
+    """Return a document of lists of flat tables as TOML."""
     lines: list[str] = []
     for name, tables in document.items():
         if not isinstance(tables, list):

@@ -1,10 +1,10 @@
 """Answers each request after a fixed time: the provider of `benchmarks.fanout`.
 
-Speaks Chat Completions, always with the same verdict, in the form that the rubric `retrieval_match`
-asks for. The tokens that it counts for a prompt are the time that it really took, TICKS_A_S of them
-a second, from the last byte of the request to the writing of the answer: its timer is late at
-times, and that is not to be charged to whoever asks. Runs as a process of its own and must never be
-what is measured, so it parses nothing but the end of a request.
+Speaks Chat Completions and always returns the same verdict, in the form of the rubric
+`retrieval_match`. Its prompt tokens encode the time it really took, TICKS_A_S per second, from the
+last byte of the request to the writing of the answer: its timer is sometimes late, and callers must
+not be charged for that. It runs in its own process and must not become the bottleneck, so it parses
+only the end of a request.
 
     python -m benchmarks.fanout.provider SECONDS
 """
@@ -20,7 +20,7 @@ from typing import cast
 import uvloop
 
 TICKS_A_S = 200_000
-"""As fine as may be: a server does not believe a count of much more than 100,000 tokens."""
+"""The finest resolution: a server rejects counts of much more than 100,000 tokens."""
 VERDICT = {"reasoning": "The text says what was expected, in other words.", "verdict": "yes"}
 _COMPLETION = {
     "id": "chatcmpl-1",
@@ -45,13 +45,13 @@ _END = b"\r\n\r\n"
 
 
 def answer(ticks: int) -> bytes:
-    """Return the answer that tells how long it took."""
+    """Return the answer, with `ticks` as its prompt tokens."""
     body = b'%b"prompt_tokens": %d%b' % (_BEFORE, ticks, _AFTER)
     return _HEAD % len(body) + body
 
 
 class Connection(asyncio.Protocol):
-    """One connection; requests on it are answered one after the other."""
+    """One connection; answers its requests in order."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -64,11 +64,11 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the protocol
-        """Forget the transport: an answer that is due finds nobody."""
+        """Forget the transport, so that pending answers are dropped."""
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Answer each whole request once its time has passed."""
+        """Schedule the answer of each complete request."""
         self._received += data
         while (head_end := self._received.find(_END)) >= 0:
             head = self._received[:head_end].lower()

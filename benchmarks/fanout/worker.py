@@ -1,13 +1,13 @@
-"""One side of `benchmarks.fanout`: asks the provider when it is told, and states what it took.
+"""One side of `benchmarks.fanout`: calls the provider on request and reports time and CPU.
 
-Runs as a process of its own, so that its CPU seconds are those of this side alone. Every line on
-standard input is {"calls": N, "seed": S}; what is asked is made before the clock starts, and every
-answer is read. With "rate": R the judge is given contexts one by one, R a second, and what is told
-is how long each took on top of the provider. The sides do the same calls, byte for byte but for the
-marker of each prompt:
+Runs in its own process, so that its CPU seconds are those of this side alone. Every line on
+standard input is {"calls": N, "seed": S}; inputs are built before the clock starts, and every
+answer is read. With "rate": R the judge gets contexts one by one, R a second, and the reply has the
+latency of each, minus the provider's time. All sides make the same calls; their bytes differ only
+in the marker of each prompt:
 
-    bare    a loop over an aiohttp session that sends bytes which are ready
-    sdk     the `openai` package's AsyncOpenAI under a semaphore, given texts which are ready
+    bare    a loop over an aiohttp session that sends prepared bytes
+    sdk     the `openai` package's AsyncOpenAI under a semaphore, given prepared texts
     judge   the judge `llm` as the server builds it, given contexts: prompts, limits, parsing,
             cache, and Python's garbage collector as the server sets it
 
@@ -54,30 +54,30 @@ from tests.conformance.prose import words
 
 MODEL = "scripted-1"
 PAID = "paid"
-"""A model with prices: its replies are on disk before they are answered."""
+"""A model with prices: the server writes its replies to disk before answering."""
 RETRIEVED = 10
 WORDS = 60
-"""A group is one query, one expected text and so many retrieved ones, of about so many words."""
+"""A group has one query, one expected text and RETRIEVED retrieved ones, of about WORDS words."""
 CACHE_MEMORY_BYTES, CACHE_DISK_BYTES = 64 << 20, 1 << 30
 """The server's defaults."""
 _RUBRIC = load_builtin()["retrieval_match"]
 
 
 class Side(Protocol):
-    """Something that asks."""
+    """One of the compared ways to ask."""
 
     def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
-        """Return what is to be timed."""
+        """Return the function to time."""
         ...
 
 
 def make_groups(calls: int, seed: int) -> list[Group]:
-    """Return groups with so many contexts in all, no text twice."""
+    """Return groups with `calls` contexts in total; all texts are distinct."""
     rng, prose = random.Random(seed), words()
 
     def text(size: int) -> str:
         start = rng.randrange(len(prose) - size)
-        # A number makes it new, wherever the window lies.
+        # A random number makes the text new, whichever passage was chosen.
         return f"{' '.join(prose[start : start + size])} {rng.randrange(10**12)}"
 
     groups = []
@@ -99,7 +99,7 @@ def _requests(groups: list[Group]) -> list[ChatRequest]:
 
 
 def bodies(groups: list[Group]) -> list[dict[str, object]]:
-    """Return the JSON objects that ask the provider about each context."""
+    """Return the JSON request body for each context."""
     model = ModelConfiguration("scripted", "scripted", MODEL)
     return [DIALECTS["openai"].write_request(model, request) for request in _requests(groups)]
 
@@ -124,7 +124,7 @@ def _check(content: object) -> None:
 
 
 class Bare:
-    """The least that asking costs in Python."""
+    """The minimum cost of asking in Python."""
 
     def __init__(self, url: str, concurrency: int) -> None:
         self._url = f"{url}/chat/completions"
@@ -135,7 +135,7 @@ class Bare:
         )
 
     def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
-        """Return the loop over bodies that are ready."""
+        """Return the loop over prepared bodies."""
         ready = iter([orjson.dumps(body) for body in bodies(groups)])
 
         async def worker() -> None:
@@ -158,11 +158,11 @@ class Sdk:
         self._client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
 
     def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
-        """Return the loop over arguments that are ready."""
+        """Return the loop over prepared arguments."""
         asked = bodies(groups)
 
         async def ask(body: dict[str, object]) -> None:
-            # A body is of the fields that `create` has overloads for, but typed as any JSON object.
+            # `create` has overloads for these fields, but a body is typed as any JSON object.
             reply = await self._client.chat.completions.create(**body)  # type: ignore[call-overload]
             _check(reply.choices[0].message.content)
 
@@ -170,7 +170,7 @@ class Sdk:
 
 
 class JudgeSide:
-    """The judge `llm` with what the server gives it."""
+    """The judge `llm`, configured as in the server."""
 
     def __init__(self, url: str, concurrency: int) -> None:
         models = ChatModels(parse_configuration(configuration(url, concurrency), "fanout"), {})
@@ -183,7 +183,7 @@ class JudgeSide:
         self._judge = kind.build(JudgeSpec("llm", name, 0.5, parameters))
 
     def prepare(self, groups: list[Group]) -> Callable[[], Awaitable[None]]:
-        """Return the one call of the judge."""
+        """Return a function that makes one call of the judge."""
 
         async def run() -> None:
             columns = await self._judge.judge(groups, Caller())
@@ -193,7 +193,7 @@ class JudgeSide:
         return run
 
     async def latencies_ms(self, groups: list[Group], rate: float) -> list[float]:
-        """Return how long each context took from when it was due, less what the provider took."""
+        """Return the latency of each context from when it was due, minus the provider's time."""
         alone = iter(
             [
                 Group(g.query_id, g.query, g.expected, [retrieved])
@@ -217,7 +217,7 @@ class JudgeSide:
 def configuration(url: str, concurrency: int) -> dict[str, object]:
     """Return the configuration of a server that asks the provider of this benchmark.
 
-    The same model is there twice: without prices, which is the default, and as PAID with them.
+    It has the same model twice: without prices, the default, and with prices, as PAID.
     """
     model = {"provider": "scripted", "model": MODEL}
     prices = {"input_per_million": 1.0, "output_per_million": 1.0}
@@ -228,7 +228,7 @@ def configuration(url: str, concurrency: int) -> dict[str, object]:
 
 
 async def serve(side: str, url: str, concurrency: int) -> None:
-    """Do what standard input says until it ends."""
+    """Serve requests from standard input until it ends."""
     telemetry.configure("warning")  # on standard error: standard output has the answers
     kinds: dict[str, Callable[[str, int], Side]] = {"bare": Bare, "sdk": Sdk, "judge": JudgeSide}
     running = kinds[side](url, concurrency)

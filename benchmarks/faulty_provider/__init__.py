@@ -1,1 +1,1 @@
-"""What callers get from an unwell provider, here and elsewhere."""
+"""Results with a faulty provider, in judged and in two peers."""

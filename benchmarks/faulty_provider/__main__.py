@@ -1,10 +1,9 @@
-"""What becomes of 100 answers when their provider is unwell: ours beside two peers.
+"""Compares how judged and two peers score 100 answers when the provider is faulty.
 
-Each side scores the same 100 answers by one rubric, one call each to the same provider, which
-answers in 200 ms and has one fault (`unwell_provider`). All with their default settings,
-but for the time a call may take, which is an hour. Told are, for each fault and side, the answers
-that were lost, the requests that were made for each answer, and the wall seconds; our server is
-started before the clock. `known` is ours where the operator has configured the limit.
+Each side scores the same 100 answers by one rubric, with one call each to the same provider, which
+answers in 200 ms and has one fault (`unwell_provider`). All use their default settings, except that
+a call may take an hour. Reported for each fault and side: answers lost, requests per answer, and
+wall seconds, without the start of our server. `known` is ours with the provider's limit configured.
 
     python -m benchmarks.faulty_provider [FAULT ...] [--rounds N] [--ours]
 """
@@ -64,12 +63,12 @@ def unwell(fault: str) -> Iterator[int]:
 
 def requests_of(port: int) -> int:
     """Return how many requests the provider has had."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/requests") as told:
-        return int(json.load(told)["requests"])
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/requests") as reply:
+        return int(json.load(reply)["requests"])
 
 
 def ours(port: int, more: str = "") -> tuple[int, float]:
-    """Return the answers that judged lost, and the wall seconds."""
+    """Return the number of answers that judged lost, and the wall seconds."""
     answers = [
         AnswerItem(
             f"a{n}", query=f"question {n}", answer=f"answer {n}", references=[f"expected {n}"]
@@ -91,7 +90,7 @@ def ours(port: int, more: str = "") -> tuple[int, float]:
 
 
 def main() -> None:
-    """Print a line a row, and the JSON line."""
+    """Measure; print a line for each row, and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("faults", nargs="*", metavar="FAULT", default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=1)
@@ -126,10 +125,10 @@ def main() -> None:
                             python, "benchmarks.faulty_provider.worker", name, str(port)
                         )
                         try:
-                            told = worker.ask(str(ANSWERS), PEER_TIMEOUT_S)
+                            reply = worker.ask(str(ANSWERS), PEER_TIMEOUT_S)
                         finally:
                             worker.close()
-                        note(fault, name, told["lost"], requests_of(port), told["wall_s"])
+                        note(fault, name, reply["lost"], requests_of(port), reply["wall_s"])
                 except NotRun as reason:
                     not_run[f"{fault}_{name}"] = str(reason)
                     print(f"{fault:8} {name:8} not run: {reason}")

@@ -1,20 +1,20 @@
-"""A provider that fails on purpose: the one that all sides of `benchmarks.faulty_provider` ask.
+"""Provider with a chosen fault, asked by all sides of `benchmarks.faulty_provider`.
 
-Speaks Chat Completions over HTTP, answers after 200 ms, and fills whatever schema or tool the
-request brings. Faults are by the number of the request or by the time since the first one, so that
-every side meets the same ones:
+Speaks Chat Completions over HTTP, answers after 200 ms, and fills any schema or tool that the
+request has. Faults depend on the number of the request or the time since the first one, so that
+every side gets the same ones:
 
     well      answers everything
     502       every fifth request is answered 502 at once
     503-1s    every request of the first second is answered 503 at once; 503-10s: of the first ten
-    429       takes 10 requests in any second, answers the others 429 with Retry-After: 1
-    prose     every tenth reply is prose where JSON was asked for
+    429       accepts 10 requests a second, answers the others 429 with Retry-After: 1
+    prose     every tenth reply is prose instead of JSON
     cut       every tenth reply ends in the middle of its JSON
     hang      every twentieth request is never answered
 
     python -m benchmarks.faulty_provider.unwell_provider FAULT
 
-Prints its port. GET /requests tells how many requests came.
+Prints its port. GET /requests returns the number of requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PROSE = "Well, I would say that the two of them are about the same thing."
 
 
 class Provider:
-    """One provider with one fault; `requests` counts what came."""
+    """One provider with one fault; `requests` counts requests."""
 
     def __init__(self, fault: str) -> None:
         self._fault = fault
@@ -68,7 +68,7 @@ class Provider:
         return web.json_response(self._completion(asked, number))
 
     async def tell(self, _: web.Request) -> web.Response:
-        """Tell how many requests came."""
+        """Return the number of requests as JSON."""
         return web.json_response({"requests": self.requests})
 
     def _takes(self, now: float) -> bool:
@@ -109,7 +109,7 @@ class Provider:
 
 
 def _schema(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema that a request brings, by whichever means."""
+    """Return the JSON schema of a request, from its format, tool or prompt."""
     if asked.get("tools"):
         schema: dict[str, Any] = asked["tools"][0]["function"]["parameters"]
         return schema
@@ -118,7 +118,7 @@ def _schema(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema_in(prompt: str) -> dict[str, Any]:
-    """Return the schema that a prompt shows, as ragas writes it."""
+    """Return the schema in a prompt, in ragas' form."""
     decoder = json.JSONDecoder()
     place = prompt.find("{")
     while place >= 0:
@@ -133,7 +133,7 @@ def _schema_in(prompt: str) -> dict[str, Any]:
 
 
 def _filled(schema: dict[str, Any]) -> object:
-    """Return a value that fits a schema; the first of an enum, 1 for a number."""
+    """Return a value that fits a schema: the first of an enum, 1 for a number."""
     if "enum" in schema:
         return schema["enum"][0]
     if "properties" in schema:

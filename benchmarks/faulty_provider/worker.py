@@ -1,7 +1,7 @@
-"""A peer in `benchmarks.faulty_provider`: scores answers by its own ways, with its own defaults.
+"""A peer in `benchmarks.faulty_provider`: scores answers with the peer's own defaults.
 
-Runs in an environment that has the peer alone. Each line on standard input is a number of answers;
-what comes back tells how many of them have no score, and the wall seconds.
+Runs in an environment that has only the peer. Each line on standard input is a number of answers;
+the reply has the number of those without a score, and the wall seconds.
 
     python -m benchmarks.faulty_provider.worker ragas|phoenix PORT
 """
@@ -21,7 +21,7 @@ MODEL = "scripted-1"
 
 
 def ragas(count: int, url: str) -> int:
-    """Return the answers without a score by ragas' AspectCritic."""
+    """Return how many answers have no score by ragas' AspectCritic."""
     from langchain_openai import ChatOpenAI  # noqa: PLC0415
     from ragas import EvaluationDataset, evaluate  # noqa: PLC0415
     from ragas.llms import LangchainLLMWrapper  # noqa: PLC0415
@@ -40,7 +40,7 @@ def ragas(count: int, url: str) -> int:
 
 
 def phoenix(count: int, url: str) -> int:
-    """Return the answers without a score by a classifier of phoenix-evals."""
+    """Return how many answers have no score by a classifier of phoenix-evals."""
     import pandas as pd  # noqa: PLC0415
     from phoenix.evals import LLM, async_evaluate_dataframe, create_classifier  # noqa: PLC0415
 
@@ -61,14 +61,14 @@ def phoenix(count: int, url: str) -> int:
     return sum(not _is_score(value) for value in done["match_score"])
 
 
-def _is_score(told: object) -> bool:
-    value = json.loads(told) if isinstance(told, str) else told
+def _is_score(score: object) -> bool:
+    value = json.loads(score) if isinstance(score, str) else score
     return isinstance(value, dict) and isinstance(value.get("score"), int | float)
 
 
 PEERS = {"ragas": ragas, "phoenix": phoenix}
 PACKAGES = {"ragas": ("ragas", "langchain_openai"), "phoenix": ("phoenix.evals", "pandas")}
-"""What is imported before the clock starts; only one of the peers is installed."""
+"""Imported before the clock starts; each environment has one of the peers."""
 
 
 def main() -> None:
@@ -84,11 +84,11 @@ def main() -> None:
         began = time.perf_counter()
         try:
             lost = PEERS[peer](int(line), url)
-        except Exception as error:  # noqa: BLE001 - one that gives up loses all
+        except Exception as error:  # noqa: BLE001 - a peer that raises loses all answers
             print(repr(error), file=sys.stderr)
             lost = int(line)
-        told = {"lost": lost, "wall_s": time.perf_counter() - began}
-        print(json.dumps(told), flush=True)
+        reply = {"lost": lost, "wall_s": time.perf_counter() - began}
+        print(json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

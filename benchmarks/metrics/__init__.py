@@ -1,1 +1,1 @@
-"""Metrics of large runs, beside pytrec_eval and ranx."""
+"""Speed of ranking metrics on large runs, compared with pytrec_eval and ranx."""

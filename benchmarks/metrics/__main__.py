@@ -1,19 +1,17 @@
 """Compares the ranking metrics with pytrec_eval and ranx, and the bootstrap with its floor.
 
-5,000 queries by 100 documents by 10 measures, CPU seconds unless told otherwise, rounds
-interleaved. A ratio is theirs over ours, so that more is better. Each pair starts from the same:
+5,000 queries by 100 documents by 10 measures, CPU seconds unless stated otherwise, rounds
+interleaved. A ratio is theirs over ours: more is better. Both sides of a pair start from the same:
 
     prepared  arrays of gains against pytrec_eval's evaluator and dicts, and against ranx's objects
-    columns   lists of ids and scores; both sides make of them what they need
-    wire      the same lists; ours go into requests as they are and come back as replies from a
-              real server; theirs is as for columns. Wall seconds: one process of theirs against
-              client and server, which work side by side where two cores are free. The figures
-              that end in _cpu count the CPU seconds of both processes instead
-    ranked    the same, but ours sends the lists as they are, best first, without scores: the
-              order says all, where theirs has to have scores
+    columns   lists of ids and scores; both sides build what they need from them
+    wire      the same lists; ours are sent to a real server, theirs is as for columns. Wall
+              seconds: one process of theirs against client and server, which run in parallel on
+              two free cores. The figures that end in _cpu are CPU seconds of both processes
+    ranked    the same, but ours sends the lists best first, without scores; theirs needs scores
 
-Values are checked to be equal. Then: how CPU and memory grow with queries (`metrics_growth`), and
-what intervals cost, 10,000 resamples of 5,000 queries by 10 measures, over their floor: drawing
+Values are checked to be equal. Then: how CPU and memory grow with queries (`growth`), and
+the cost of intervals, 10,000 resamples of 5,000 queries by 10 measures, over its floor: drawing
 the random words and one matrix product.
 
     python -m benchmarks.metrics
@@ -44,7 +42,7 @@ from benchmarks.metrics.trec_runs import Runs, build_runs, mappings
 QUERIES = 5_000
 ROUNDS = 5
 WIRE_ROUNDS = 9
-"""Two processes feel a busy machine more than one does."""
+"""More rounds, since a busy machine disturbs two processes more than one."""
 RANX = ("ranx==0.3.21", "numba==0.68.1")
 NAMES = {
     "ndcg@10": "ndcg_cut_10",
@@ -63,7 +61,7 @@ MEASURES = parse_metrics(list(NAMES))
 
 
 class Ranx:
-    """ranx in an environment of its own under .venv/peers, which is made when it is missing."""
+    """ranx in its own environment under .venv/peers, which is made if it is missing."""
 
     def __init__(self) -> None:
         folder = ROOT / ".venv" / "peers" / "ranx"
@@ -104,7 +102,7 @@ class Ranx:
 
 
 def find_ranx() -> Ranx | None:
-    """Return ranx, or None where it can't be had."""
+    """Return ranx, or None if it can't be installed."""
     try:
         return Ranx()
     except (OSError, subprocess.CalledProcessError) as problem:
@@ -115,7 +113,7 @@ def find_ranx() -> Ranx | None:
 def clocked(work: Callable[[], object]) -> tuple[float, float]:
     """Return the wall and the CPU seconds that `work` takes in this process.
 
-    Garbage is left alone as by timeit, and collected before, off the clock.
+    The garbage collector runs before and is off meanwhile, as in timeit.
     """
     gc.collect()
     gc.disable()
@@ -132,7 +130,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def prepared(rankings: Rankings) -> list[np.ndarray]:
-    """Measure rankings that are ready; nothing derived from them is."""
+    """Measure prepared rankings; nothing derived from them is cached."""
     bare = Rankings(
         rankings.offsets,
         rankings.gains,
@@ -144,25 +142,25 @@ def prepared(rankings: Rankings) -> list[np.ndarray]:
 
 
 def rank_columns(runs: Runs) -> Rankings:
-    """Read lists of ids and numbers, and rank."""
+    """Rank lists of ids and numbers."""
     qrels = Qrels.of(Topics.of_rows(runs.qrels, "qrels", "grades"))
     return rank_run(qrels, Topics.of_rows(runs.run, "run", "scores")).rankings
 
 
 def from_columns(runs: Runs) -> list[np.ndarray]:
-    """Read lists of ids and numbers, rank and measure."""
+    """Rank and measure lists of ids and numbers."""
     return prepared(rank_columns(runs))
 
 
 def pytrec(runs: Runs) -> Mapping[str, Mapping[str, float]]:
-    """Make dicts and an evaluator of columns, and evaluate."""
+    """Build dicts and an evaluator from columns, and evaluate."""
     evaluator = pytrec_eval.RelevanceEvaluator(mappings(runs.qrels), ASKED)
     results: Mapping[str, Mapping[str, float]] = evaluator.evaluate(mappings(runs.run))
     return results
 
 
 def check_equal(runs: Runs, ranx: Ranx | None) -> None:
-    """Stop unless all sides agree to 1e-9 on every mean."""
+    """Raise SystemExit unless all sides agree to 1e-9 on every mean."""
     columns = from_columns(runs)
     means = [float(np.mean(column)) for column in columns]
     per_query = pytrec(runs).values()
@@ -219,7 +217,7 @@ def wire_rounds(
 ) -> tuple[list[float], list[float]]:
     """Return theirs over ours in wall and in CPU seconds, each a round's mean over `times`.
 
-    The server's CPU clock is coarse, so that short work has to be repeated.
+    Short work is repeated because the server's CPU clock is coarse.
     """
 
     def both(work: Callable[[], object]) -> tuple[float, float]:
@@ -240,7 +238,7 @@ def wire_rounds(
 
 
 def growth() -> dict[str, list[float]]:
-    """Return the figures of `metrics_growth`."""
+    """Return the figures of `growth`."""
     command = [sys.executable, "-m", "benchmarks.metrics.growth", *NAMES]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     found = json.loads(done.stdout)
@@ -248,7 +246,7 @@ def growth() -> dict[str, list[float]]:
 
 
 def bootstrap_rounds() -> dict[str, list[float]]:
-    """Return the CPU seconds of intervals, and how often those of drawing and adding they are."""
+    """Return the CPU seconds of intervals, and their ratio to those of the floor."""
     values = np.random.default_rng(3).random((len(NAMES), QUERIES))
     options = IntervalOptions()
     columns = np.ascontiguousarray(values.T)

@@ -1,11 +1,11 @@
-"""How time and memory of the ranking metrics grow: part of `benchmarks.metrics`.
+"""Measures how time and memory of the ranking metrics grow: part of `benchmarks.metrics`.
 
 Evaluates the same 100,000 queries of 20 documents once whole, once in parts of 10,000 and once in
-parts of 1,000, in turns. So every evaluation starts from ids and numbers that lie in memory, as
-those of a request do; one part measured again and again would have them in the CPU's caches, and
-what grows would be the caches' misses. Prints one JSON line: the exponents of the CPU seconds of
-an evaluation in its number of queries, by least squares, one a round, and the largest memory taken
-on top of the input, as a multiple of the bytes that the ids of the input take.
+parts of 1,000, interleaved. So every evaluation reads ids and numbers from memory, as for a
+request; a part measured repeatedly would be in the CPU's caches, and the growth would be that of
+cache misses. Prints one JSON line: for each round the exponent of CPU seconds in the number of
+queries, by least squares, and the peak memory on top of the input, as a multiple of the bytes of
+the input's ids.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def measure(runs: Runs, measures: Sequence[Measure]) -> None:
 def cpu_seconds(runs: Runs, size: int, measures: Sequence[Measure]) -> float:
     """Return the mean CPU seconds of evaluating a part of `size` queries, over all parts.
 
-    Garbage is left alone, as by timeit: how often Python looks for it hangs on all that is alive.
+    The garbage collector is off, as in timeit: its runs depend on all live objects.
     """
     n = len(runs.run)
     gc.collect()
@@ -60,7 +60,7 @@ def exponent(seconds: Sequence[float]) -> float:
 
 
 def memory_over_ids(runs: Runs, measures: Sequence[Measure]) -> float:
-    """Return the peak of what is allocated while measuring / the bytes of the ids."""
+    """Return the peak allocation while measuring, over the bytes of the ids."""
     sides = (runs.qrels, runs.run)
     ids = sum(sys.getsizeof(name) for side in sides for _, names, _ in side for name in names)
     tracemalloc.start()

@@ -1,10 +1,9 @@
-"""Qrels and runs for benchmarks: random, seeded, as Python programs hold them.
+"""Makes seeded random qrels and runs for benchmarks, as Python lists.
 
-Needs NumPy only, since peers import it in environments of their own.
+Needs only NumPy, since peers import it in their own environments.
 
-Ids look like those of a corpus ("D0123456"). Scores are as retrievers give them, real numbers in
-descending order, unless shuffled. Of the judged documents half were retrieved, anywhere in the
-ranking; grades run from 0 to 3.
+Ids look like those of a corpus ("D0123456"). Scores are real numbers in descending order, unless
+shuffled. Half of the judged documents were retrieved, anywhere in the ranking; grades are 0 to 3.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def build_runs(n: int, depth: int = 100, judged: int = 10, *, seed: int = 7) -> 
     run: Columns[float] = []
     some = judged // 2
     for topic in range(n):
-        # Steps from 1 to 8000 make distinct ids; shuffled, they come in no order.
+        # Steps from 1 to 8000 make ids distinct; shuffling removes their order.
         numbers = np.cumsum(rng.integers(1, 8000, depth + judged - some))
         rng.shuffle(numbers)
         ids = [f"D{number:07d}" for number in numbers.tolist()]

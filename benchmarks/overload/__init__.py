@@ -1,1 +1,1 @@
-"""What is left of the service when more is asked of it than it can do."""
+"""Behaviour of the service under overload."""

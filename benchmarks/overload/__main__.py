@@ -1,35 +1,34 @@
-"""Asks what is left of the service when more is asked of it than it can do.
+"""Measures the service's goodput, latency and memory under overload.
 
-Clients in processes of their own send BatchJudge requests of new texts to the semantic judge, which
-keeps no vectors here. They leave at random instants (Poisson), whether or not others are back, with
-deadlines of 1 s from the instant at which they were due. Each round measures its own peak, by a
-closed loop, right before it is exceeded. Work is counted in bytes of requests; only what is
-answered in time counts, from the second second on: what was let in before a spell's end and is
-answered after it makes up for nothing that was answered at its start, when no queue had filled.
-The server runs with its default settings otherwise.
+Client processes send BatchJudge requests of new texts to the semantic judge, with the vector cache
+off and default settings otherwise. Requests are sent at random instants (Poisson), whether or not
+earlier ones are answered, with deadlines of 1 s from the instant at which they were due. Each round
+measures its own peak, by a closed loop, right before exceeding it. Work is counted in bytes of
+requests. Only requests answered in time count, after the first second of a spell and before its
+end: the queue fills in the first second, and requests still queued at the end must not offset it.
 
 goodput_09x, goodput_3x, goodput_10x   work done in time over the peak, at .9, 3 and 10 times of it
-goodput_heavy_mix_drop    goodput_10x less the same where half of the work is in large requests
-light_caller_success      of four callers who together ask for a fifth of the peak, beside one who
-                          asks for ten times of it
-light_caller_p99_ratio    their p99 then over their p99 when they are alone; of all rounds together
-refusal_p99_ms_3x         of the answers RESOURCE_EXHAUSTED
+goodput_heavy_mix_drop    goodput_10x minus the same with half of the work in large requests
+light_caller_success      success rate of four callers with a fifth of the peak in total, beside one
+                          caller with ten times the peak
+light_caller_p99_ratio    their p99 then over their p99 when alone; all rounds pooled
+refusal_p99_ms_3x         p99 of the answers RESOURCE_EXHAUSTED
 recovery_s                from the end of ten times the peak until light calls are as fast as before
-health_p99_ms_10x         of health checks, 20 a second, meanwhile; of all rounds together
-admitted_but_late         requests that were not refused and not answered in time, over all that
+health_p99_ms_10x         p99 of health checks, 20 a second, meanwhile; all rounds pooled
+admitted_but_late         requests that were neither refused nor answered in time, over all that
                           were not refused, at three times the peak
-rss_growth_mb             the most resident memory of the server in all this over that before
+rss_growth_mb             peak resident memory of the server in all this minus that before
 
-rss_growth_mb_30x15mb     the most memory of a server over that before, through 30 requests of 15 MB
-                          at once; `rss_kept_mb_30x15mb` three seconds later
+rss_growth_mb_30x15mb     peak memory of a server minus that before, with 30 requests of 15 MB at
+                          once; `rss_kept_mb_30x15mb` is the growth left three seconds later
 health_worst_ms_inflating   the slowest health check while 40 compressed requests are sent that
                           inflate to 15 MB each
 
     python -m benchmarks.overload [--rounds 6] [--short] [--flags FLAGS]
-    python -m benchmarks.overload --weights [--rounds 6] [--short]      `weights` alone
+    python -m benchmarks.overload --weights [--rounds 6] [--short]      only `weights`
 
-The first round warms up and is left out. Six rounds take about six minutes; `--short` takes two of
-shorter spells, for a look while developing.
+The first round warms up and is left out. Six rounds take about six minutes; `--short` runs two with
+shorter spells, for use while developing.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from tests.conformance.prose import words
 
 
 def mean_tokens(mix: str) -> float:
-    """Return the mean tokens of a request of a mix."""
+    """Return the mean number of tokens in a request of a mix."""
     tokenizer = Tokenizer.from_file(str(stored_model() / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -67,7 +66,7 @@ def mean_tokens(mix: str) -> float:
 def measure(
     rounds: int, spell_s: float, flags: Sequence[str]
 ) -> tuple[dict[str, list[float]], int]:
-    """Return the samples of each figure, and how many light requests are behind the percentiles."""
+    """Return the samples of each figure, and the number of answered light requests."""
     with ExitStack() as stack:
         load = start(stack, spell_s, flags)
         server = load.server

@@ -1,4 +1,4 @@
-"""The server under load, its clients, and what became of their requests."""
+"""Runs the server under load and its clients, and records the outcome of requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROBES_A_S = 20.0
 AFTER_S = 4.0
 SETTLE_S = 10.0
 FILLED_S = 1.0
-"""Seconds until as much waits as will: work that is let in then ends some .4 s later."""
+"""Seconds until the queue is full: work admitted then ends about .4 s later."""
 INFLATING_S = 6.0
 LEAD_S = 0.3
 
@@ -49,16 +49,16 @@ class Clients:
         stack.callback(self._process.kill)
 
     def prepare(self, plans: Sequence[dict[str, Any]]) -> None:
-        """Let it make the requests."""
+        """Have the process build its requests."""
         self._write(json.dumps(plans))
         self._read()
 
     def start(self, instant: float) -> None:
-        """Let it send them from this instant on."""
+        """Have the process send them from this instant on."""
         self._write(repr(instant))
 
     def rows(self) -> list[list[Row]]:
-        """Return what became of them, stream by stream, when all have ended."""
+        """Return the outcomes of each stream, after all have ended."""
         rows: list[list[Row]] = json.loads(self._read())
         return rows
 
@@ -76,58 +76,58 @@ class Clients:
 
 @dataclass(slots=True)
 class Spell:
-    """What became of the requests of one stream that ran for some seconds."""
+    """The outcomes of one stream that ran for `seconds`."""
 
     rows: list[Row]
     seconds: float
 
     @property
     def answered(self) -> list[Row]:
-        """Those answered in time."""
+        """Requests answered in time."""
         return [row for row in self.rows if row[2] == "OK"]
 
     @property
     def done(self) -> list[Row]:
-        """Those answered once the queue has filled, and before the spell was over."""
+        """Requests answered after the queue had filled and before the spell ended."""
         return [row for row in self.answered if FILLED_S < row[0] + row[1] <= self.seconds]
 
     @property
     def refused(self) -> list[Row]:
-        """Those turned away."""
+        """Requests refused with RESOURCE_EXHAUSTED."""
         return [row for row in self.rows if row[2] == "RESOURCE_EXHAUSTED"]
 
     @property
     def work_a_s(self) -> float:
-        """Work done in time in a second."""
+        """Work done in time, in bytes a second."""
         return sum(row[3] for row in self.done) / (self.seconds - FILLED_S)
 
     @property
     def done_a_s(self) -> float:
-        """Requests done in time in a second."""
+        """Requests done in time a second."""
         return len(self.done) / (self.seconds - FILLED_S)
 
     @property
     def codes(self) -> str:
-        """How many ended in which way."""
+        """Number of requests by status code, as text."""
         counted = Counter(row[2] for row in self.rows)
         return ", ".join(f"{code} {count}" for code, count in counted.most_common())
 
     @property
     def late_share(self) -> float:
-        """Share of those not refused that were not answered in time."""
+        """Share of admitted requests that were not answered in time."""
         admitted = len(self.rows) - len(self.refused)
         return 1 - len(self.answered) / admitted if admitted else 0.0
 
 
 def percentile(rows: Iterable[Row], percent: float) -> float:
-    """Return the latency in ms that so many per cent do not exceed; 0 without rows."""
+    """Return a percentile of the latencies in ms; 0 without rows."""
     tally = Tally([row[1] for row in rows])
     return tally.milliseconds(percent) if tally.answered else 0.0
 
 
 @dataclass(slots=True)
 class Load:
-    """The server under load, its clients, and what was measured so far."""
+    """The server under load, its clients, and the measurements so far."""
 
     server: Server
     hog: Clients
@@ -147,7 +147,7 @@ class Load:
     def run(
         self, hog: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]] = ()
     ) -> tuple[list[Spell], list[Spell]]:
-        """Run streams side by side; those of `others` in a process that has time for them."""
+        """Run streams in parallel; `others` in a second process, which is not overloaded."""
         self.settle()
         self.hog.prepare(hog)
         self.others.prepare(others)
@@ -164,7 +164,7 @@ class Load:
         return first, second
 
     def settle(self) -> None:
-        """Return when the server is idle."""
+        """Wait until the server is idle, at most SETTLE_S."""
         ends = time.monotonic() + SETTLE_S
         while time.monotonic() < ends:
             before = self.server.cpu_seconds()
@@ -173,27 +173,27 @@ class Load:
                 return
 
     def peak(self, mix: str) -> Spell:
-        """Return a closed loop that keeps the server busy."""
+        """Return the outcome of a closed loop that keeps the server busy."""
         ((peak,), _) = self.run([self.plan(mix, at_once=AT_ONCE)])
         return peak
 
     def light(self, rate: float, seconds: float) -> list[dict[str, Any]]:
-        """Return the streams of the light callers, who send `rate` requests a second together."""
+        """Return the streams of the light callers; together they send `rate` requests a second."""
         return [
             self.plan(SMALL, rate=rate / LIGHT_CALLERS) | {"seconds": seconds}
             for _ in range(LIGHT_CALLERS)
         ]
 
     def round(self, *, counted: bool) -> None:
-        """Measure everything once."""
+        """Measure every figure once; `counted` is false for the warm-up."""
         found: dict[str, float] = {}
         peak = self.peak(MIX)
         rate = peak.done_a_s
-        told = [f"peak {rate:.0f} requests/s"]
+        lines = [f"peak {rate:.0f} requests/s"]
         for factor, name in ((0.9, "09x"), (3, "3x"), (10, "10x")):
             (spell,), _ = self.run([self.plan(MIX, rate=factor * rate)])
             found[f"goodput_{name}"] = spell.work_a_s / peak.work_a_s
-            told.append(f"{factor}x {found[f'goodput_{name}']:.2f} ({spell.codes})")
+            lines.append(f"{factor}x {found[f'goodput_{name}']:.2f} ({spell.codes})")
             if name == "3x":
                 found["refusal_p99_ms_3x"] = percentile(spell.refused, 99)
                 found["refused_3x"] = len(spell.refused) / len(spell.rows)
@@ -204,7 +204,7 @@ class Load:
         (heavy,), _ = self.run([self.plan(HEAVY_MIX, rate=10 * heavy_rate)])
         found["goodput_heavy_mix_10x"] = heavy.work_a_s / heavy_peak.work_a_s
         found["goodput_heavy_mix_drop"] = found["goodput_10x"] - found["goodput_heavy_mix_10x"]
-        told.append(f"heavy 10x {found['goodput_heavy_mix_10x']:.2f} ({heavy.codes})")
+        lines.append(f"heavy 10x {found['goodput_heavy_mix_10x']:.2f} ({heavy.codes})")
         light = LIGHT_SHARE * rate
         _, alone = self.run([], self.light(light, self.spell_s))
         alone_p99 = percentile([row for s in alone for row in s.answered], 99)
@@ -219,8 +219,8 @@ class Load:
         found["recovery_s"] = max((row[0] for row in slow), default=self.spell_s) - self.spell_s
         served = [row for row in during if row[2] == "OK"]
         found["light_caller_success"] = len(served) / len(during)
-        told.append(f"light {found['light_caller_success']:.2f} of {len(during)}")
-        print("; ".join(told), flush=True)
+        lines.append(f"light {found['light_caller_success']:.2f} of {len(during)}")
+        print("; ".join(lines), flush=True)
         if not counted:
             return
         for name, value in found.items():
@@ -239,7 +239,7 @@ def start(stack: ExitStack, spell_s: float, flags: Sequence[str]) -> Load:
 
 
 def watch_health(server: Server, work: Callable[[], None]) -> float:
-    """Return the slowest health check, in ms, while work is done; at least two seconds of them."""
+    """Return the slowest health check, in ms, of INFLATING_S seconds in which `work` runs."""
     with ExitStack() as stack:
         clients = Clients(stack, server.address)
         plan = {"mix": HEALTH, "rate": PROBES_A_S, "seconds": INFLATING_S, "seed": SEED}

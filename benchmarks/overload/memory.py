@@ -1,6 +1,6 @@
-"""The part of `overload` about memory: many large requests at once, and many that are compressed.
+"""The memory part of `overload`: many large requests at once, and many compressed ones.
 
-The figures are described in `overload`.
+`overload` describes the figures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def large_request() -> bytes:
 
 
 def send(server: Server, bodies: Sequence[bytes]) -> Counter[str]:
-    """Send all at once; return how many ended with which code."""
+    """Send all at once; return the number of requests by status code."""
     with grpc.insecure_channel(server.address, options=_OPTIONS) as channel:
         call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
         futures = [call.future(body, timeout=120) for body in bodies]
@@ -46,9 +46,9 @@ def send(server: Server, bodies: Sequence[bytes]) -> Counter[str]:
 
 
 def measure_memory() -> dict[str, list[float]]:
-    """Return the samples of each figure, one of each."""
+    """Return one sample of each figure."""
     body = large_request()
-    # As bytes of the message: no time of this process goes into compressing it over and over.
+    # Compressed once here, so that sending takes no CPU time for compression.
     compressed = gzip.compress(body)
     flags = ("--vector-cache", "off", "--log-level", "warning")
     with serving("judged_server", *flags) as server:

@@ -1,14 +1,13 @@
-"""Two tenants of the weights 1 and 3 who together ask for six times what the server can do.
+"""Measures the shares of two tenants of weights 1 and 3 at six times the server's capacity.
 
-Part of `overload` (`--weights`): the same requests and deadlines, each tenant in a process of its
-own, with a token of its own. Each round measures the peak first, by a closed loop of the heavier
-tenant alone.
+Part of `overload` (`--weights`): the same requests and deadlines; each tenant has its own process
+and its own token. Each round measures the peak first, by a closed loop of the heavier tenant alone.
 
-share_of_one, share_of_three   of the work done in time over what the weights give: a quarter, three
-                               quarters; 1 is exact
-weights_goodput                what both got done over the peak
-alone_over_peak                what the lighter tenant gets done over the peak while the other one
-                               asks for nothing: idle capacity is used
+share_of_one, share_of_three   share of the work done in time over the share by weight: a quarter,
+                               three quarters; 1 is exact
+weights_goodput                work done for both over the peak
+alone_over_peak                work done for the lighter tenant over the peak while the other is
+                               idle: idle capacity is used
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from benchmarks.overload.clients import AT_ONCE, MIX, Load, start
 
 WEIGHTS = {"one": 1, "three": 3}
 OVER_PEAK = 3.0
-"""Times the peak that each of them asks for."""
+"""Load of each tenant, in multiples of the peak."""
 
 
 def tenants_file(folder: Path) -> tuple[Path, dict[str, str]]:
-    """Write a file of the tenants; return it, and a token of each."""
+    """Write the file of tenants; return its path and a token for each."""
     path = folder / "tenants.toml"
     path.write_text(
         "".join(f"[tenants.{name}]\nweight = {weight}\n" for name, weight in WEIGHTS.items())
     )
     tokens = {}
     for name in WEIGHTS:
-        with changing(tokens_beside(path)) as held:
-            held[0], tokens[name] = held[0].with_new(name, datetime.now(UTC), timedelta(0), None)
+        with changing(tokens_beside(path)) as saved:
+            saved[0], tokens[name] = saved[0].with_new(name, datetime.now(UTC), timedelta(0), None)
     return path, tokens
 
 
 def measure_weights(rounds: int, spell_s: float, flags: Sequence[str]) -> dict[str, list[float]]:
-    """Return the samples of each figure, of a server with these flags and two tenants."""
+    """Return the samples of each figure for a server with these flags and two tenants."""
     samples: dict[str, list[float]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

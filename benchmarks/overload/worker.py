@@ -1,16 +1,15 @@
-"""One process of clients for `overload`: streams of requests that leave when they are due.
+"""One client process of `overload`: streams of requests that are sent when they are due.
 
-Each line of input is a JSON list of streams that run side by side, each on a connection of its own;
-their requests are made before the clock starts. The worker says "ready", waits for the instant to
-start at (a line, in seconds of `time.perf_counter`, which all processes of a machine share), and
-answers with one JSON line: for each stream its `[due, latency_s, code, work]`, a row a request.
-What is asked for is up to `overload`.
+Each line of input is a JSON list of streams that run in parallel, each on its own connection; their
+requests are built before the clock starts. The worker prints "ready", reads a line with the start
+instant (in seconds of `time.perf_counter`, which all processes of a machine share), and answers
+with one JSON line: for each stream a row `[due, latency_s, code, work]` per request.
 
     {"mix": "semantic:1x2@40", "rate": 100.0, "seconds": 4.0, "seed": 1}   open loop, Poisson
     {"mix": "semantic:1x2@40", "at_once": 8, "seconds": 4.0, "seed": 1}    closed loop
     {"mix": "health", "rate": 20.0, "seconds": 4.0, "seed": 1}             health checks
 
-"token" in one of them is shown as a tenant's.
+An optional "token" authenticates the stream as a tenant.
 
     python -m benchmarks.overload.worker TARGET
 """
@@ -43,11 +42,11 @@ _MADE_AHEAD = 400
 
 Call = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 Row = tuple[float, float, str, int]
-"""Seconds from the start to when it was due, seconds it took, its status code, bytes of work."""
+"""A request: due, in seconds from the start; its latency in seconds; status code; bytes of work."""
 
 
 class Stream:
-    """Requests of one caller, made ahead, and what became of them."""
+    """Prepared requests of one caller, and their outcomes."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._plan = plan
@@ -64,14 +63,14 @@ class Stream:
             self._bodies = [health_pb2.HealthCheckRequest().SerializeToString()] * count
         else:
             self._method = METHOD
-            # Texts of no earlier run, in the order of the seed.
+            # Texts that no earlier run used, in the order of the seed.
             made = requests(
                 parse_mix(plan["mix"]), random.Random(seed).getrandbits(60), words=words()
             )
             self._bodies = [request.body for request in islice(made, count)]
 
     async def run(self, target: str, start: float) -> list[Row]:
-        """Return what became of the requests."""
+        """Send the requests; return their outcomes."""
         options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(target, options=options) as channel:
             call: Call = channel.unary_unary(self._method)
@@ -86,7 +85,7 @@ class Stream:
         return self._rows
 
     async def _in_turns(self, call: Call, start: float) -> None:
-        """Keep as many calls in work as the plan says, until its time is over."""
+        """Keep `at_once` calls of the plan in flight until its time is over."""
         await asyncio.sleep(max(0.0, start - time.perf_counter()))
         ends, number = start + self._plan["seconds"], 0
 
@@ -96,7 +95,7 @@ class Stream:
                 number += 1
                 body = self._bodies[number % len(self._bodies)]
                 await self._send(call, body, now, start, CLOSED_LOOP_DEADLINE_S)
-                if self._rows[-1][2] != "OK":  # or a refusal would at once be followed by the next
+                if self._rows[-1][2] != "OK":  # do not retry at once after a refusal
                     await asyncio.sleep(REFUSED_S)
 
         await asyncio.gather(*(caller() for _ in range(self._plan["at_once"])))
@@ -110,7 +109,7 @@ class Stream:
         deadline_s: float = DEADLINE_S,
     ) -> None:
         code = "OK"
-        # The time limit counts from the due instant: who waits does not know about queues.
+        # The time limit counts from the due instant, so that queueing in this process counts.
         left = max(0.001, due + deadline_s - time.perf_counter())
         try:
             await call(body, timeout=left, metadata=self._metadata)

@@ -1,1 +1,1 @@
-"""Whom we are measured against: their environments, and the programs that run in these."""
+"""Libraries that judged is compared with: their environments and worker programs."""

@@ -1,8 +1,8 @@
-"""The embedding backends that this server can be told to use, each as flags of `judged-server`.
+"""Runs a server for each embedding backend, chosen by flags of `judged-server`.
 
-What the setting `embedding_backend` offers, but for `auto`, or what the command line of a benchmark
-names. Each gets a server of its own that keeps no vectors, unless a benchmark says otherwise. A
-backend that does not start here is not run, with the server's reason.
+The backends are the values of the setting `embedding_backend`, except `auto`, or those named on a
+benchmark's command line. Each has its own server, without a vector cache unless the benchmark sets
+one. A backend that does not start here is reported as not run, with the server's reason.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from benchmarks.peers.environments import NotRun
 
 SETTING = "embedding_backend"
 REFERENCE = "onnxruntime"
-"""What runs without any extra, in fp32: the others are held against it."""
+"""The backend that needs no extra, in fp32: others are compared with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A name for figures, and the flags that choose the backend."""
+    """The backend's name in figures, and the flags that choose it."""
 
     name: str
     flags: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class RunningBackend:
-    """A server with one backend; `precision` and `provider` are what it says it runs."""
+    """A server with one backend; it reports its `precision` and `provider`."""
 
     name: str
     server: Server
@@ -44,7 +44,7 @@ class RunningBackend:
 
 
 def backends() -> list[Backend]:
-    """Return what the settings offer, the reference first."""
+    """Return the backends of the settings, the reference first."""
     field = Settings.model_fields.get(SETTING)
     offered = [str(name) for name in typing.get_args(field.annotation)] if field else []
     others = [name for name in offered if name not in {"auto", REFERENCE}]
@@ -54,7 +54,7 @@ def backends() -> list[Backend]:
 
 
 def add_backend_option(parser: argparse.ArgumentParser) -> None:
-    """Let a command line name backends of its own."""
+    """Add the option --backend to a benchmark's command line."""
     parser.add_argument(
         "--backend",
         action="append",
@@ -88,9 +88,9 @@ def running(backend: Backend, *flags: str) -> Iterator[RunningBackend]:
 def start_all(
     stack: ExitStack, chosen: Sequence[Backend] | None, not_run: dict[str, str], *flags: str
 ) -> list[RunningBackend]:
-    """Return those that start, the reference first; the others go to `not_run`.
+    """Return the backends that start, the reference first; add the others to `not_run`.
 
-    Raises SystemExit when not even the first starts.
+    Raises SystemExit if the first does not start.
     """
     found: list[RunningBackend] = []
     for backend in chosen or backends():

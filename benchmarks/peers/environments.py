@@ -1,6 +1,6 @@
-"""Peers in environments of their own under .venv/peers, run as worker processes that are asked.
+"""Installs peers in separate environments under .venv/peers and runs them as worker processes.
 
-A peer that can't be had raises NotRun with the reason. What is asked is up to each benchmark.
+Raises NotRun with the reason if a peer can't be installed or started.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NotRun(Exception):
 
 
 def environment(name: str, requirements: Sequence[str]) -> Path:
-    """Return the Python of .venv/peers/NAME, which has exactly these pinned packages.
+    """Return the Python of .venv/peers/NAME; install exactly these pinned packages if needed.
 
     Raises NotRun when pip can't install them.
     """
@@ -50,7 +50,7 @@ def environment(name: str, requirements: Sequence[str]) -> Path:
 
 
 class Worker:
-    """A process that answers; `facts` is what it said of itself when it was ready."""
+    """A process that answers lines; `facts` is its first line, about itself."""
 
     def __init__(self, python: Path | str, module: str, *arguments: str) -> None:
         """Start `python -m module` in the root of the project. Raises NotRun when it ends."""
@@ -63,7 +63,7 @@ class Worker:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            # Everything is on this disk; no peer may lose time by asking a network for it.
+            # All models are on disk; no peer may lose time looking for them on a network.
             env={**os.environ, "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"},
         )
         self.facts = self._read()
@@ -84,7 +84,7 @@ class Worker:
 
     def _ask(self, line: str) -> dict[str, Any]:
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # the read says why
+            with suppress(BrokenPipeError):  # reading then reports why
                 self._process.stdin.write(line + "\n")
                 self._process.stdin.flush()
         return self._read()
@@ -95,11 +95,11 @@ class Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None and not stream.closed:
-                with suppress(BrokenPipeError):  # what was written to a process that has ended
+                with suppress(BrokenPipeError):  # unflushed input of a process that has ended
                     stream.close()
 
     def _read(self) -> dict[str, Any]:
-        # Libraries print too; an answer is a line that is a JSON object.
+        # Libraries print too; only a line that is a JSON object is an answer.
         while line := self._process.stdout.readline() if self._process.stdout else "":
             if line.startswith("{"):
                 answer: dict[str, Any] = json.loads(line)
@@ -113,5 +113,5 @@ class Worker:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if "rror" in line]
-    return (told or lines or ["it said nothing"])[-1][:300]
+    errors = [line for line in lines if "rror" in line]
+    return (errors or lines or ["it said nothing"])[-1][:300]

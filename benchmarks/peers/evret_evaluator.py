@@ -1,6 +1,6 @@
 """Evaluates prose with Evret's Evaluator, on request: the peer of `benchmarks.evaluator`.
 
-For every line on standard input it evaluates everything and prints the wall seconds that took.
+For every line on standard input it evaluates everything and prints the wall seconds.
 """
 
 from __future__ import annotations

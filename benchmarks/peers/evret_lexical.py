@@ -1,8 +1,7 @@
 """Judges prose with one version of Evret, on request: the peer of `benchmarks.lexical`.
 
-Runs as a process of its own, because two versions can't share one. For every line on standard
-input it judges all contexts and prints the CPU seconds that took. Building the contexts is not
-counted.
+Runs in its own process, because two versions can't share one. For every line on standard input it
+judges all contexts and prints the CPU seconds, without those of building the contexts.
 """
 
 from __future__ import annotations

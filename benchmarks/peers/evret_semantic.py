@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def answer(content: dict[str, object]) -> None:
-    """Write one line, whole."""
+    """Write one line and flush it."""
     os.write(1, (json.dumps(content) + "\n").encode())
 
 

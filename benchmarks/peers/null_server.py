@@ -1,7 +1,7 @@
-"""The floor: a server of the same contract, on the same stack, that judges nothing.
+"""A server of the same contract, on the same stack, that judges nothing: the floor of `wire`.
 
-Answers BatchJudge with one constant verdict a context. `benchmarks.wire` compares the real server
-with it, so that what remains is the cost of everything but the wire.
+Answers BatchJudge with one constant verdict per context. `benchmarks.wire` compares the real server
+with it; the difference is the cost of everything but the wire.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from judged.v1.judge_service_pb2_grpc import (
 
 
 class NullService(JudgeServiceServicer):
-    """Constant verdicts."""
+    """Returns constant verdicts."""
 
     async def BatchJudge(  # noqa: N802 - the contract's name
         self,
@@ -40,7 +40,7 @@ class NullService(JudgeServiceServicer):
 async def serve(listen: str, port_file: Path) -> None:
     """Serve until SIGTERM."""
     server = grpc.aio.server(options=(("grpc.max_receive_message_length", 16 << 20),))
-    # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
+    # Abstract only in the stub: at run time the other calls return UNIMPLEMENTED.
     service = NullService()  # type: ignore[abstract]
     add_JudgeServiceServicer_to_server(service, server)
     host = listen.rpartition(":")[0]

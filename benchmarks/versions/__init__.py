@@ -1,1 +1,1 @@
-"""This checkout beside another one."""
+"""Comparison of this checkout with another one."""

@@ -1,15 +1,15 @@
-"""Asks what a call costs in this checkout and in another one, in turns in one run.
+"""Compares the cost of calls in this checkout and in another one, interleaved in one run.
 
 Each side is a server of one checkout, run by the interpreter of its `.venv`, and a client of the
-same checkout; both do the same work, in texts that neither has seen. Who begins changes from round
-to round. A figure is the other one's seconds over ours, so that 1 is "as before" and more is
-better; those that end in _cpu count the CPU seconds of client and server, the others wall seconds.
+same checkout; both do the same work with new texts. The sides alternate in going first. A figure is
+the other side's seconds over ours: 1 is unchanged and more is better. Figures that end in _cpu are
+CPU seconds of client and server, the others wall seconds.
 
     wire       500 BatchJudge of a group of ten contexts by `token_overlap`, one after the other
     lexical    90,000 contexts by `token_overlap` in one call
     semantic   160 contexts of new texts by `semantic` in one call
     metrics    5 metrics of 10,000 topics of 100 documents
-    fanout     1,000 contexts by `llm` in one call, of a provider that takes 100 ms
+    fanout     1,000 contexts by `llm` in one call, with a provider that takes 100 ms
 
     python -m benchmarks.versions OTHER [--rounds 7] [--work wire lexical ...]
 
@@ -40,7 +40,7 @@ AT_ONCE = 64
 
 
 class Side:
-    """A server of a checkout, and its client in a process of its own."""
+    """A server of a checkout, and its client in another process."""
 
     def __init__(self, process: subprocess.Popen[str], server: Server) -> None:
         self._process = process
@@ -53,8 +53,8 @@ class Side:
         if self._process.stdin is not None:
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
-        told = json.loads(self._read())
-        return told["wall_s"], told["cpu_s"] + self._server.cpu_seconds() - before
+        reply = json.loads(self._read())
+        return reply["wall_s"], reply["cpu_s"] + self._server.cpu_seconds() - before
 
     def _read(self) -> str:
         line = self._process.stdout.readline() if self._process.stdout is not None else ""
@@ -84,7 +84,7 @@ def side(root: Path, flags: tuple[str, ...]) -> Iterator[Side]:
 
 
 def new_input(work: str, seed: int) -> list[Any]:
-    """Return what is asked for, as JSON; other texts for another seed."""
+    """Return the input of some work as JSON; each seed gives different texts."""
     if work == "metrics":
         runs = build_runs(10_000, seed=seed)
         return [runs.qrels, runs.run]
@@ -95,7 +95,7 @@ def new_input(work: str, seed: int) -> list[Any]:
         "fanout": (100, 10, 1),
     }[work]
     groups = build_groups(seed, queries, retrieved, expected)
-    # A number of its own makes a text new, whatever passage it is.
+    # The seed at the end makes each text new, whichever passage it is.
     return [
         [g.query, [f"{t} {seed}" for t in g.expected], [f"{t} {seed}" for t in g.retrieved]]
         for g in groups

@@ -1,9 +1,8 @@
 """One side of `benchmarks.versions`: a client of one checkout, which calls its server.
 
-Runs by the interpreter of that checkout, from a file of this one, so it uses only what both
-clients have: `judge` and `compute_metrics`. Each line of input is {"work": NAME, "input": ...}, and
-each line of output the wall and the client's CPU seconds of the calls alone; requests are made
-before the clock starts.
+The interpreter of that checkout runs this file, so it uses only what both clients have: `judge` and
+`compute_metrics`. Each line of input is {"work": NAME, "input": ...}; each line of output has the
+wall seconds and the client's CPU seconds of the calls. Requests are built before the clock starts.
 
     wire       judge, `token_overlap`, a call a group, one after the other
     lexical    judge, `token_overlap`, all in one call
@@ -30,7 +29,7 @@ KINDS = {"wire": "token_overlap", "lexical": "token_overlap", "semantic": "seman
 
 
 def calls(client: Client, work: str, given: Any) -> Callable[[], None]:  # noqa: ANN401 - JSON
-    """Return what makes the calls of a line. Raises SystemExit where verdicts are missing."""
+    """Return a function that makes the calls. It raises SystemExit if verdicts are missing."""
     if work == "metrics":
         qrels = {topic: dict(zip(ids, grades, strict=True)) for topic, ids, grades in given[0]}
         run = {topic: ScoredDocuments(ids, scores) for topic, ids, scores in given[1]}
@@ -55,7 +54,7 @@ def _judged(client: Client, judge: Judge, *lists: list[QueryGroup]) -> None:
 
 
 def main() -> None:
-    """Do what standard input says until it ends."""
+    """Serve requests from standard input until it ends."""
     with Client(sys.argv[1]) as client:
         client.server_info()
         print("ready", flush=True)
