@@ -1,7 +1,7 @@
-"""The words of the service as values: groups, judges, verdicts, scores of answers, money.
+"""Domain values: groups, judges, verdicts, scores of answers, costs.
 
-Nobody writes to a value, or to an array in it, after it is made. Groups and columns, which every
-call makes, are not frozen: a frozen one takes six times as long to make.
+Values, and the arrays in them, must not be changed after construction. `Group` and `ScoreColumns`
+are not frozen: every call builds them, and a frozen dataclass takes six times as long to build.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ ByteArray = NDArray[np.uint8]
 
 
 def need(given: bool, field: str, rule: str) -> None:
-    """Raise InvalidField where something is not given."""
+    """Raise InvalidField unless `given` is true."""
     if not given:
         raise InvalidField(field, rule)
 
 
 def need_all(good: BoolArray, field: str, rule: str) -> None:
-    """Raise InvalidField at the first entry of a column that is not good."""
+    """Raise InvalidField at the first false entry of `good`."""
     if not good.all():
         raise InvalidField(f"{field}[{int(good.argmin())}]", rule)
 
 
 def need_length(column: Sized, n: int, field: str, things: str) -> None:
-    """Raise InvalidField for a column that has not one entry for each of n things."""
+    """Raise InvalidField unless a column has exactly one entry for each of n things."""
     need(len(column) == n, field, f"has {len(column)} entries for {n} {things}")
 
 
 def check_limit(number: int, limit: int, what: str, field: str) -> None:
-    """Raise LimitExceeded for more of something than there may be."""
+    """Raise LimitExceeded if `number` is above `limit`."""
     if number > limit:
         raise LimitExceeded(field, what, limit, number)
 
 
 def check_unique(names: Sequence[str], field: str) -> None:
-    """Raise InvalidField at `field.format(i)` when name i was there before."""
+    """Raise InvalidField at `field.format(i)` if name i repeats an earlier one."""
     places: dict[str, int] = {}
     for i, name in enumerate(names):
         first = places.setdefault(name, i)
@@ -76,9 +76,9 @@ def check_known(given: Iterable[str], known: Iterable[str], field: str, rule: st
 def check_names(
     names: Sequence[str], what: str, most: int, field: str, leaf: str = "", least: int = 2
 ) -> None:
-    """Raise InvalidField for too few names, and at `field[i]leaf` for one empty or repeated.
+    """Raise InvalidField for too few names, and at `field[i]leaf` for an empty or repeated one.
 
-    Raises LimitExceeded for more than `most`; `what` says what has the names.
+    Raises LimitExceeded for more than `most`; messages call the named things `what`.
     """
     need(len(names) >= least, field, f"must hold at least two {what}")
     check_limit(len(names), most, what, field)
@@ -89,27 +89,27 @@ def check_names(
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a caller sent in place of the texts of one group: a row for each.
+    """Vectors or spans that a caller sent instead of one group's texts: one row per text.
 
-    Vectors are float32[n, dimensions]; spans uint64[n, 3], the number of the file, which is the
-    same for equal files of the group, the start, and the end, which is no part of the span.
+    Vectors are float32[n, dimensions]. Spans are uint64[n, 3]: the file's number (equal for equal
+    files of the group), the start, and the exclusive end.
     """
 
     expected: NDArray[Any]
     retrieved: NDArray[Any]
 
     def at_ranks(self, ranks: Sequence[int]) -> Sides:
-        """Return the same with these of the retrieved ones only."""
+        """Return a copy with only the retrieved rows at `ranks`."""
         return Sides(self.expected, self.retrieved[np.asarray(ranks, np.int64)])
 
 
 @dataclass(slots=True)
 class Group:
-    """A caller's QueryGroup: all pairs of its texts are contexts, retrieved-major.
+    """A caller's QueryGroup: each pair of a retrieved and an expected text is a context.
 
-    Rows of arrays may stand for the texts. `negatives` are texts that should not have been
-    found; their verdicts are no part of the group's. `grades` are those of documents that were
-    judged by their ids; `relevant_document_ids` are then those with a grade above 0.
+    Contexts are in retrieved-major order. `embeddings` or `spans` may replace the texts.
+    `negatives` are texts that should not have been found; their verdicts are kept apart. `grades`
+    are by document id; if given, `relevant_document_ids` are those with a grade above 0.
     """
 
     query_id: str
@@ -124,39 +124,39 @@ class Group:
     metadata: Mapping[str, str] = field(default_factory=dict)
     grades: Mapping[str, int] = field(default_factory=dict)
     cost: int = field(default=0, init=False, compare=False)
-    """The work of judging it, once `judges.base.group_cost` was asked; 0 before."""
+    """The cost of judging it, set by the first call of `judges.base.group_cost`; 0 before."""
 
     @property
     def by_id(self) -> bool:
-        """Whether the results are matched by document id, and so not judged."""
+        """Whether the results are matched by document id instead of judged."""
         return bool(self.relevant_document_ids or self.grades)
 
     @property
     def n_expected(self) -> int:
-        """The number of expected texts, or of what stands for them."""
+        """The number of expected texts, vectors or spans."""
         return len((self.embeddings or self.spans or self).expected)
 
     @property
     def n_retrieved(self) -> int:
-        """The number of retrieved texts, or of what stands for them."""
+        """The number of retrieved texts, vectors or spans."""
         return len((self.embeddings or self.spans or self).retrieved)
 
     @property
     def n_contexts(self) -> int:
-        """The number of verdicts the group has."""
+        """The number of contexts; each gets one verdict."""
         if self.embeddings is None and self.spans is None:
             return len(self.expected) * len(self.retrieved)
         return self.n_expected * self.n_retrieved
 
     @property
     def open_ended(self) -> bool:
-        """Whether texts were retrieved, and no text or one blank text says what was expected."""
+        """Whether there are retrieved texts, but no expected text or only one empty one."""
         if not self.retrieved or self.by_id or any(self.expected):
             return False
         return len(self.expected) <= 1 and self.embeddings is None and self.spans is None
 
     def at_ranks(self, ranks: Sequence[int]) -> Group:
-        """Return the group with these of its results only, counted from 0, in that order."""
+        """Return the group with only the results at `ranks` (from 0), in that order."""
         return replace(
             self,
             retrieved=[self.retrieved[rank] for rank in ranks] if self.retrieved else (),
@@ -171,7 +171,7 @@ ParameterScalar = bool | int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a judge, or a metric: its default gives the type, the others the rule."""
+    """A parameter of a judge or metric: `default` sets its type, the other fields its rule."""
 
     name: str
     default: ParameterScalar
@@ -195,7 +195,7 @@ class Parameter:
         return kind
 
     def check(self, value: ParameterScalar) -> ParameterScalar:
-        """Return the value in the default's type. Raises ValueError where it breaks the rule."""
+        """Return the value as the default's type. Raises ValueError if it breaks the rule."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
             value = float(value)
@@ -211,10 +211,10 @@ class Parameter:
         return value
 
     def read(self, text: str) -> ParameterScalar:
-        """Return the value that a word or a number stands for. Raises ValueError with the rule."""
+        """Return the value that a text represents. Raises ValueError with the rule."""
         if isinstance(self.default, str):
             return self.check(text)
-        # float() takes more than people write: "1_0", "\u0663".
+        # float() would also accept "1_0" and "\u0663".
         if "_" in text or not text.isascii():
             raise ValueError(self.rule)
         try:
@@ -225,9 +225,9 @@ class Parameter:
 
 
 JudgeSpec: TypeAlias = Judge
-"""A judge as a request asks for it: what runs is a `judges.base.Judge`."""
+"""A judge as a request specifies it; the one that runs is a `judges.base.Judge`."""
 TIE_TOLERANCE = 1e-9
-"""Added to a score before it is compared, so that one printed equal to the threshold passes."""
+"""Added to a score before the comparison: a score printed equal to the threshold passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,15 +242,15 @@ class VerdictFault:
 
 @dataclass(slots=True)
 class ScoreColumns:
-    """What a judge returns: one score a context, the groups in order, each retrieved-major.
+    """What a judge returns: one score per context, group by group, each retrieved-major.
 
-    `scores` is float64 in [0, 1] where the status is OK and 0 elsewhere. `statuses` (uint8 of
-    Status) and `flags` (uint8 of Flag) are None when every entry is OK, or unflagged. A judge that
-    votes also gives `majorities`, whether most votes said yes, and `agreements`, float64 in [0, 1];
-    one that asks a language model `usage`, `sources` (uint8 of Source, None when all were computed)
-    and, if asked for, `details` by index, ascending. A calibrated judge gives `probabilities`,
-    float64 in [0, 1], 0 where the status is not OK. A cascade says which of its `stages` settled
-    each (uint8, from 1; 0 where none did).
+    `scores` is float64 in [0, 1], and 0 where the status is not OK. `statuses` (uint8 of Status) is
+    None if all are OK; `flags` (uint8 of Flag) is None if there are none. Judges that vote set
+    `majorities`, whether most votes are yes, and `agreements`, float64 in [0, 1]. Judges that ask a
+    language model set `usage`, `sources` (uint8 of Source, None if all were computed) and, on
+    request, `details` by ascending index. Calibrated judges set `probabilities`, float64 in [0, 1],
+    and 0 where the status is not OK. Cascades set `stages`: the stage that settled each context
+    (uint8, from 1; 0 if none did).
     """
 
     scores: FloatArray
@@ -267,26 +267,26 @@ class ScoreColumns:
 
     @property
     def ok(self) -> BoolArray:
-        """bool: which contexts have a verdict."""
+        """Mask of the contexts that have a verdict."""
         if self.statuses is None:
             return np.ones(len(self.scores), np.bool_)
         ok: BoolArray = self.statuses == Status.OK
         return ok
 
     def filled(self, name: str) -> NDArray[Any]:
-        """Return a column; where it is None, what that stands for in every entry."""
+        """Return a column; if it is None, one that is filled with its default."""
         column: NDArray[Any] | None = getattr(self, name)
         return np.full(len(self.scores), _ABSENT[name]) if column is None else column
 
     def compact(self) -> ScoreColumns:
-        """Return these columns, just made, without those that None stands for."""
+        """Set columns that hold only their default to None, and return self (just built)."""
         for name in _ABSENT:
             if not self.tells(name):
                 setattr(self, name, None)
         return self
 
     def tells(self, name: str) -> bool:
-        """Say whether a column is there, and more than what None stands for."""
+        """Return whether a column is set and has an entry other than its default."""
         column = getattr(self, name)
         return column is not None and bool((column != _ABSENT.get(name, -1)).any())
 
@@ -297,19 +297,19 @@ _ABSENT = {
     "sources": np.uint8(Source.COMPUTED),
     "majorities": np.True_,
 }
-"""What None stands for in the columns that may be left out."""
+"""Defaults of the optional columns: what None means."""
 
 
 def passes(scores: FloatArray, min_score: float) -> BoolArray:
-    """Return bool: which scores reach a threshold."""
+    """Return a mask of the scores that reach a threshold."""
     return scores + TIE_TOLERANCE >= min_score
 
 
 @dataclass(slots=True)
 class Verdicts:
-    """Scores with the threshold applied, as a reply carries them.
+    """Scores with the threshold applied, as sent in replies.
 
-    `offsets` has a place more than there are groups.
+    Group i has the contexts from `offsets[i]` up to, not including, `offsets[i + 1]`.
     """
 
     relevant: BoolArray
@@ -320,7 +320,7 @@ class Verdicts:
     def decide(cls, columns: ScoreColumns, offsets: Sequence[int], min_score: float) -> Verdicts:
         """Return the verdicts of `columns` under a threshold; only OK scores can be relevant.
 
-        Where there was a vote, most votes must have said yes as well.
+        If the judge voted, most votes must be yes as well.
         """
         relevant = passes(columns.scores, min_score)
         if columns.majorities is not None:
@@ -332,11 +332,11 @@ class Verdicts:
     def of_groups(self, begin: int, end: int) -> Verdicts:
         """Return the verdicts of the groups from `begin` up to, not including, `end`.
 
-        What the whole took is not told of a part.
+        `usage` is left out: it is known only for the whole call.
         """
         first, last = self.offsets[begin], self.offsets[end]
 
-        def cut(column: Any) -> Any:  # noqa: ANN401 - an array, what is sparse, or None
+        def cut(column: Any) -> Any:  # noqa: ANN401 - an array, sparse entries, or None
             if isinstance(column, tuple):
                 here = (each for each in column if first <= each.index < last)
                 return tuple(replace(each, index=each.index - first) for each in here)
@@ -363,7 +363,7 @@ _COUNTED_FLAGS = (
 
 
 def counts_of(verdicts: Verdicts) -> VerdictCounts:
-    """Return how many verdicts have each status, and how many carry a flag worth knowing."""
+    """Return how many verdicts have each status, and each of the flags that are counted."""
     statuses, flags = verdicts.columns.filled("statuses"), verdicts.columns.flags
     _, ok, error, abstained, not_assessable = np.bincount(statuses, minlength=5).tolist()
     flagged = [
@@ -375,7 +375,7 @@ def counts_of(verdicts: Verdicts) -> VerdictCounts:
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """All scores of a call in sum: the rubrics in the order they were asked for."""
+    """Summary of all scores of a call; rubrics are in the order requested."""
 
     rubrics: tuple[RubricSummary, ...]
     usage: Usage
@@ -383,17 +383,17 @@ class ScoreSummary:
 
 NANO = 10**9
 MOST_NANO = 1 << 62
-"""No amount is larger, so that each fits into 64 bits, and so does the sum of two."""
+"""The largest amount: the sum of two still fits into 64 bits."""
 
 
 @dataclass(slots=True, eq=False)
 class CostTracker:
-    """What one call may spend, has spent, and holds for what is under way.
+    """The cost limit of one call, what it has spent, and what it reserves for pending questions.
 
     `max_cost` is the call's limit in the server's currency, `limit` in nano-units; None for none.
-    `granted` counts the questions that were let through, `refused_by_day` those that were not
-    because of a budget of a day or month, the last of which was `refusing_budget`. `unreported` is
-    what models took since it was told last.
+    `granted` counts the questions that were admitted, `refused_by_day` those refused because of a
+    daily or monthly budget; `refusing_budget` is the last such budget. `held` is the sum reserved.
+    `unreported` is the usage since the last report.
     """
 
     max_cost: float | None = None
@@ -410,24 +410,24 @@ class CostTracker:
         return None if self.max_cost is None else nano_within(self.max_cost)
 
     def note(self, usage: Usage) -> None:
-        """Note what a question took."""
+        """Add the usage of a question."""
         self.unreported = usage if self.unreported is None else self.unreported + usage
 
     def report(self) -> Usage | None:
-        """Return what was noted since it was told last; None when models were asked nothing."""
-        noted, self.unreported = self.unreported, None
-        return noted
+        """Return the usage since the last report; None if no model was asked."""
+        usage, self.unreported = self.unreported, None
+        return usage
 
 
 @lru_cache(maxsize=1024)
 def nano_within(amount: float) -> int:
-    """Return the nano-units of a limit, never more than it."""
+    """Return a limit in nano-units, rounded down."""
     exact = Decimal(repr(amount)) * NANO
     return min(int(exact.to_integral_value(ROUND_FLOOR)), MOST_NANO)
 
 
 def nano_covering(amount: Decimal) -> int:
-    """Return the nano-units of a cost, never less than it."""
+    """Return a cost in nano-units, rounded up."""
     return min(int((amount * NANO).to_integral_value(ROUND_CEILING)), MOST_NANO)
 
 
@@ -443,18 +443,18 @@ UNSPACED = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U0001aff0-\U0001afff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
-"""The characters of scripts that put no spaces between words, for a class of `re`."""
+"""Characters of scripts without spaces between words, for a character class of `re`."""
 
 UNREAD_SHARE = 1 / 3
-"""A text is told of where more of it than this is not read; docs/semantics.md says why."""
+"""A text is flagged if more than this share of it is not read; docs/semantics.md says why."""
 
 FIRST_PICTURE = 0x2600
 """Symbols (category So) from here on are pictures: emoji, weather, chess, ticks and crosses."""
 
 _KEPT_TAGS = frozenset(("<super>", "<fraction>", "<circle>"))
 _HYPHENS = "\u2010\u2011\u2212"
-# Characters that show nothing: those of category Cf but for the signs of some scripts and the tags
-# in flags of regions, the variation selectors, and the grapheme joiner.
+# Invisible characters: category Cf except the signs of some scripts and the tags in flags of
+# regions, the variation selectors, and the grapheme joiner.
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0100-\U000e01ef"
@@ -469,10 +469,9 @@ _NO_TOKEN = bytes(code for code in range(256) if code > 127 or not chr(code).isa
 
 
 class _Forms(dict[int, str]):
-    """What `str.translate` makes of each code point, looked up when first met.
+    """Table for `str.translate`, filled as code points occur.
 
-    The answers are facts of Unicode and there are at most as many as code points, so one table
-    serves every call.
+    Entries are facts of Unicode and at most one per code point, so one table serves every call.
     """
 
     def __missing__(self, code: int) -> str:
@@ -484,7 +483,7 @@ class _Forms(dict[int, str]):
             form = ""
         else:
             tag, *codes = unicodedata.decomposition(character).split() or [""]
-            # Punctuation, such as an ellipsis, is what it is, and an accent that stands alone too.
+            # Punctuation, such as an ellipsis, and stand-alone accents are not replaced.
             kept = tag == "<compat>" and unicodedata.category(character)[0] == "P"
             alone = codes[:1] == ["0020"] and len(codes) > 1
             if tag[:1] == "<" and tag not in _KEPT_TAGS and not kept and not alone:
@@ -497,7 +496,7 @@ _FORMS = _Forms()
 
 
 def plain_form(text: str) -> str:
-    """Return the text in NFC, with plain letters for ligatures and full width, nothing invisible.
+    """Return the text in NFC, with ligatures and full width made plain and invisibles removed.
 
     A zero width space between words becomes a space, but not in scripts without spaces.
     """
@@ -511,22 +510,22 @@ def plain_form(text: str) -> str:
 
 
 def unread_share(text: str) -> float:
-    """Return which share of a text is lost where only ASCII letters and digits are read.
+    """Return the share of a text that is lost if only ASCII letters and digits are read.
 
-    It is that of the letters and digits; a picture counts as a word of seven of them.
+    The share is of letters and digits; a picture counts as a word of seven of them.
     """
     return 0.0 if text.isascii() else unread_share_of_plain(plain_form(text))
 
 
 def unread_share_of_plain(text: str) -> float:
-    """Return the unread share of a text that is in plain form already."""
+    """Return the unread share of a text that is already in plain form."""
     read = len(text.encode("utf-8", "replace").translate(None, _NO_TOKEN))
     lost = sum(n * _letters(character) for character, n in Counter(_beyond(text)).items())
     return lost / (lost + read) if lost else 0.0
 
 
 def unspaced_share(text: str) -> float:
-    """Return which share of the letters is of scripts without spaces between words."""
+    """Return the share of letters that belong to scripts without spaces between words."""
     if text.isascii():
         return 0.0
     text = plain_form(text)
@@ -535,7 +534,7 @@ def unspaced_share(text: str) -> float:
 
 
 def _beyond(text: str) -> str:
-    """Return the characters that are not ASCII."""
+    """Return the non-ASCII characters."""
     return text.encode("utf-8", "replace").translate(None, _ASCII).decode()
 
 

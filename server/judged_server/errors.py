@@ -3,24 +3,24 @@
     JudgedError                 reason, message, metadata
       InvalidField              a request breaks a rule; names the field
         LimitExceeded           ... a size limit
-      Unauthenticated           the server does not know who calls
+      Unauthenticated           the caller has no valid credential
       MalformedMessage          the bytes are not the request's message
       UnknownJudge              no such judge
       UnknownRubric             no such rubric
       ModelNotInstalled         the judge needs a model that is not here
-      ModelNotConfigured        the judge needs a language model that has no key, say
-      BudgetExhausted           the server's budget of the day is used up
-      ModelDamaged              a model file is missing, cut or changed (stops the start)
-      DeadlineExceeded          time ran out in the middle of the work
-      DeadlineTooShort          the work takes longer than the call has time for
+      ModelNotConfigured        the judge needs a language model that is not set up
+      BudgetExhausted           a budget of the server is used up
+      ModelDamaged              a model file is missing, truncated or changed (stops startup)
+      DeadlineExceeded          the deadline passed during the work
+      DeadlineTooShort          the work takes longer than the call has left
       Retryable                 worth sending again after retry_after_s
         Overloaded              ... the work queue is full
-        TenantLimit             ... the tenant has sent more than it may in a second
-        AuthenticationLimit     ... too many calls of strangers came from this address
+        TenantLimit             ... the tenant has sent more work than its limit
+        AuthenticationLimit     ... too many calls without a credential came from this address
         Draining                ... the server is shutting down
-      InternalFault             a bug; carries a reference into the log and nothing else
+      InternalFault             a bug; carries only a reference into the log
 
-Which gRPC status each becomes is the table in `api.status`.
+The table in `api.status` maps each to a gRPC status.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def full_name(choice: IntEnum, kind: str = "") -> str:
-    """Return what the contract calls a choice, "MATCHING_MODE_ANY"; no other name does on the wire.
+    """Return the contract's name of a choice, "MATCHING_MODE_ANY", the only one valid on the wire.
 
-    `kind` is the contract's name of the enum, that of its class if left out.
+    `kind` is the contract's name of the enum; by default the name of its class.
     """
     return f"{_WORD.sub('_', kind or type(choice).__name__).upper()}_{choice.name}"
 
@@ -48,9 +48,9 @@ def full_names(choices: Iterable[IntEnum], kind: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint at the known names that `name` begins, else at the one that is nearest to it.
+    """Return a hint with the known names that start with `name`, else with the closest one.
 
-    `otherwise` where there is none.
+    Returns `otherwise` if there is no such name.
     """
     known = list(known)
     begun = [each for each in known if len(name.strip("-")) > 2 and each.startswith(name)]
@@ -60,7 +60,7 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """Return a name that somebody else chose as it may stand in a message or a log."""
+    """Return an untrusted name with unprintable characters escaped, for messages and logs."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -72,7 +72,7 @@ class JudgedError(Exception):
     reason: ClassVar[str]
 
     def __init__(self, message: str, metadata: Mapping[str, str] | None = None) -> None:
-        # What tells an error can't fail: nothing that carries it takes lone surrogates.
+        # Reporting an error must not fail: lone surrogates can't be encoded as UTF-8.
         message = message.encode("utf-8", "backslashreplace").decode()
         super().__init__(message)
         self.message = message
@@ -121,12 +121,12 @@ class UnknownJudge(JudgedError):
     def __init__(self, kind: str, known: tuple[str, ...]) -> None:
         hint = did_you_mean(kind, known)
         all_of_them = f"this server has {', '.join(known)}"
-        said = f"{hint} ({all_of_them})" if hint else all_of_them
-        super().__init__(f"no judge is called {kind[:80]!r}; {said}", {"judge": kind[:80]})
+        advice = f"{hint} ({all_of_them})" if hint else all_of_them
+        super().__init__(f"no judge is called {kind[:80]!r}; {advice}", {"judge": kind[:80]})
 
 
 class UnknownRubric(JudgedError):
-    """No rubric has this id, or the one that has it is of another version."""
+    """No rubric has this id, or this server has another version of it."""
 
     reason = "UNKNOWN_RUBRIC"
 
@@ -134,13 +134,13 @@ class UnknownRubric(JudgedError):
         scored = (
             f"answers are scored by {', '.join(known)}" if known else "no answers are scored here"
         )
-        said = f"no rubric is called {rubric[:80]!r}; {scored}"
+        message = f"no rubric is called {rubric[:80]!r}; {scored}"
         if has:
-            said = (
+            message = (
                 f"{rubric[:80]!r} is a version that this server does not have; it has {has}: ask "
                 "for that, or leave the version out"
             )
-        super().__init__(said, {"rubric": rubric[:80]})
+        super().__init__(message, {"rubric": rubric[:80]})
 
 
 class ModelNotInstalled(JudgedError):
@@ -155,7 +155,7 @@ class ModelNotInstalled(JudgedError):
 
 
 class ModelNotConfigured(JudgedError):
-    """The judge needs a language model that this server can't ask: not named, or without a key."""
+    """The judge needs a language model that is not configured here, or has no key."""
 
     reason = "PROVIDER_NOT_CONFIGURED"
 
@@ -166,7 +166,7 @@ class ModelNotConfigured(JudgedError):
 
 
 class BudgetExhausted(JudgedError):
-    """What the server may spend is used up, so that nothing of the call could be asked."""
+    """A budget of the server is used up, so no question of the call could be asked."""
 
     reason = "BUDGET_EXHAUSTED"
 
@@ -184,13 +184,13 @@ class ModelDamaged(JudgedError):
 
 
 class DeadlineExceeded(JudgedError):
-    """Time ran out in the middle of the work."""
+    """The deadline passed during the work."""
 
     reason = "DEADLINE_EXCEEDED"
 
 
 class DeadlineTooShort(JudgedError):
-    """The work takes longer than the call has time for, even if nothing else were to do."""
+    """The work takes longer than the call has left, even on an idle server."""
 
     reason = "DEADLINE_TOO_SHORT"
 
@@ -217,7 +217,7 @@ class Overloaded(Retryable):
 
 
 class TenantLimit(Retryable):
-    """The tenant has sent more than it may for now. `limit` is the key in the tenants' file."""
+    """The tenant has sent more than a limit allows. `limit` is its key in the tenants file."""
 
     reason = "TENANT_LIMIT"
 
@@ -227,7 +227,7 @@ class TenantLimit(Retryable):
 
 
 class AuthenticationLimit(Retryable):
-    """The call shows no credential that counts, as too many of its address did within a minute."""
+    """The call has no valid credential, and nor had too many from its address within a minute."""
 
     reason = "AUTHENTICATION_LIMIT"
 
@@ -247,7 +247,7 @@ class Draining(Retryable):
 
 
 class InternalFault(JudgedError):
-    """A bug. The message names a reference that stands in the server's log, and nothing else."""
+    """A bug. The message contains only a reference into the server's log."""
 
     reason = "INTERNAL"
 

@@ -1,8 +1,8 @@
-"""Whom a call is served for: the tenant, with all that it may, as one value.
+"""The tenant of a call, with its permissions and limits, and the sender for fair scheduling.
 
-It comes from the credential of the call alone, is set once where the call begins, and reaches
-whatever works for that call, tasks and threads included. Without a file of tenants every call is
-served for `EVERYBODY`. The same holds for the sender, for what callers take turns at.
+The tenant depends only on the call's credential. It is set once, where the call begins, and is
+inherited by the call's tasks and threads. Without a tenants file every call has the tenant
+`EVERYBODY`. The sender is set and inherited in the same way.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EVERYTHING = Allowed()
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One of those who share a server.
+    """One of several tenants that share a server.
 
-    `domain_key` is a secret of the tenant, or of those who share its cache: keys of what is kept
-    are made with it, so that nobody else finds it. Empty where everybody shares one cache.
-    `per_day` and `per_month` are what its calls may cost, in the server's currency. `weight` is its
-    share beside others, in (0, 1]: one of 1 gets twice the work done that one of .5 does, while
-    both have some waiting.
-    `tokens_per_second` is the work it may send; None for no limit.
+    `domain_key` is a secret of the tenant, or of the tenants that share its cache. Cache keys are
+    derived from it, so that no other tenant finds the entries. Empty if all share one cache.
+    `per_day` and `per_month` limit the cost of its calls, in the server's currency. `weight`, in
+    (0, 1], is its share: a tenant of weight 1 gets twice the work done that one of 0.5 does, while
+    both have work waiting.
+    `tokens_per_second` limits the work it may send; None for no limit.
     """
 
     name: str
@@ -47,30 +47,30 @@ class Tenant:
 
     @property
     def cache_id(self) -> str:
-        """What shows that two tenants, or one on two servers, find each other's replies."""
+        """Id of the cache: equal for tenants, or for servers, that share cached replies."""
         return hashlib.sha256(self.domain_key).hexdigest()[:8]
 
     def own_key(self, key: bytes) -> bytes:
-        """Return the key of something kept or under way, as it is in the tenant's domain."""
+        """Return the key of a cached or pending reply within the tenant's domain."""
         return hmac.digest(self.domain_key, key, "sha256") if self.domain_key else key
 
     def own_keys(self, keys: list[bytes]) -> list[bytes]:
-        """Return the same for many keys; a microsecond for each."""
+        """Return `own_key` of each key; takes a microsecond per key."""
         return [self.own_key(key) for key in keys]
 
 
 EVERYBODY = Tenant("")
 
 TENANT: ContextVar[Tenant] = ContextVar("tenant", default=EVERYBODY)
-"""Whom the call in work is served for: this task, and all that it starts."""
+"""The tenant of the current call: of this task and all tasks that it starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """One of those who take turns: a tenant, or a connection where there are no tenants.
+    """A party in fair scheduling: a tenant, or a connection if there are no tenants.
 
-    Calls of one `name` share a turn. One of weight 2 gets twice what one of weight 1 gets, while
-    both have work waiting. With `is_batch` the call may wait behind interactive ones.
+    Calls with the same `name` share a turn. A sender of weight 2 gets twice what one of weight 1
+    gets, while both have work waiting. With `is_batch` the call may wait behind interactive ones.
     """
 
     name: str = ""
@@ -81,4 +81,4 @@ class Sender:
 ANYBODY = Sender()
 
 SENDER: ContextVar[Sender] = ContextVar("sender", default=ANYBODY)
-"""Who has sent the call in work."""
+"""The sender of the current call."""

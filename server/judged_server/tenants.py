@@ -1,16 +1,16 @@
-"""Tenants: the files of tenants and of their tokens, and who a token belongs to.
+"""Reads the tenants file and the tokens file, and finds the tenant of a credential.
 
-A token has 256 bits of chance, so that its SHA-256 tells nobody what it is, and needs no salt. The
-file also holds the secret from which the keys of the tenants' caches are made.
+A token has 256 random bits, so that its SHA-256 does not reveal it and needs no salt. The tokens
+file also contains the secret from which the keys of the tenants' caches are derived.
 
 [tenants.search]
 judges = ["token_overlap", "semantic"]       # without the key: all
 rubrics = ["faithfulness"]
 models = ["careful", "all-minilm-l6-v2"]
-cache = "shared:research"                    # else private
-weight = 3                                   # of its share of what is busy, else 1
-tokens_per_second = 5000                     # of work that it sends
-uris = ["spiffe://example.org/search"]       # of certificates
+cache = "shared:research"                    # without the key: private
+weight = 3                                   # share of a busy server; without the key: 1
+tokens_per_second = 5000                     # limit of the work that it sends
+uris = ["spiffe://example.org/search"]       # of its certificates
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from judged_server.tenant import Allowed, Tenant
 from judged_server.watched_files import WatchedFiles
 
 PREFIX = "judged_"
-"""What every token begins with, so that scanners find one that was published."""
+"""Prefix of every token, so that secret scanners find published ones."""
 LOCKED_S = 10.0
-"""How long a command waits for another one that changes the file."""
+"""How long a command waits for another that is changing the file."""
 
 
 _Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
@@ -49,7 +49,7 @@ _Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
 
 @table(frozen=True)
 class StoredToken:
-    """What is kept of a token: whose it is, its hash, and when it counts, in UTC."""
+    """A token as stored: its tenant, its hash, and its validity in UTC."""
 
     tenant: str
     sha256: _Hash
@@ -58,32 +58,32 @@ class StoredToken:
 
     @property
     def id(self) -> str:
-        """What people call it: the beginning of its hash."""
+        """Short id for display: the beginning of its hash."""
         return self.sha256[:8]
 
     def live(self, now: datetime) -> bool:
-        """Say whether it counts."""
+        """Return whether the token is valid."""
         return self.ends is None or now < self.ends
 
 
 @table(frozen=True)
 class TokenFile:
-    """What the file holds."""
+    """The content of the tokens file."""
 
     secret: _Hash = field(repr=False)
     tokens: tuple[StoredToken, ...] = ()
     version: Literal[1] = 1
 
     def of(self, tenant: str, now: datetime) -> list[StoredToken]:
-        """Return the tokens of a tenant that count, the oldest first."""
+        """Return the valid tokens of a tenant, oldest first."""
         return [each for each in self.tokens if each.tenant == tenant and each.live(now)]
 
     def with_new(
         self, tenant: str, now: datetime, keeps: timedelta, ends: datetime | None = None
     ) -> tuple[TokenFile, str]:
-        """Return the file with a new token of a tenant, and the token, which is nowhere else.
+        """Return the file with a new token of a tenant, and the token, which is not stored.
 
-        Its other tokens end after `keeps`; of several only the newest is kept so long.
+        The tenant's newest existing token ends after `keeps`, older ones end now.
         """
         token = PREFIX + secrets.token_urlsafe(32)
         live, until = self.of(tenant, now), now + keeps
@@ -95,7 +95,7 @@ class TokenFile:
         return replace(self, tokens=tuple(tokens)), token
 
     def without(self, tenant: str, id_: str = "") -> TokenFile:
-        """Return the file without the tokens of a tenant, or without one of them."""
+        """Return the file without the tokens of a tenant, or those that start with `id_`."""
         kept = (
             each
             for each in self.tokens
@@ -108,17 +108,17 @@ _FILE = TypeAdapter(TokenFile)
 
 
 def hash_of(token: str) -> str:
-    """Return what is stored of a token."""
+    """Return the hash that is stored for a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def tokens_beside(tenants: Path) -> Path:
-    """Return where the tokens of a file of tenants are."""
+    """Return the path of the tokens file that belongs to a tenants file."""
     return tenants.with_name(f"{tenants.stem}.tokens.json")
 
 
 def read_tokens(path: Path) -> TokenFile:
-    """Return what a file holds. Raises SettingsError, and FileNotFoundError when there is none."""
+    """Read a tokens file. Raises SettingsError, and FileNotFoundError if it does not exist."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -138,20 +138,20 @@ def read_tokens(path: Path) -> TokenFile:
 
 @contextmanager
 def changing(path: Path) -> Iterator[list[TokenFile]]:
-    """Let a block change the file: it finds what the file holds, alone, and leaves what it shall.
+    """Lock the file, yield a list with its content, and write the list's first item back.
 
-    Others who change it wait, for `LOCKED_S` at most. Raises SettingsError.
+    Expired tokens are dropped. Other writers wait for at most `LOCKED_S`. Raises SettingsError.
     """
     try:
         with _locked(path.with_name(f".{path.name}.lock")):
             try:
-                held = [read_tokens(path)]
+                box = [read_tokens(path)]
             except FileNotFoundError:
-                held = [TokenFile(secrets.token_hex(32))]
-            yield held
+                box = [TokenFile(secrets.token_hex(32))]
+            yield box
             now = datetime.now(UTC)
-            live = [each for each in held[0].tokens if each.live(now)]
-            content = _FILE.dump_json(replace(held[0], tokens=tuple(live)), indent=1)
+            live = [each for each in box[0].tokens if each.live(now)]
+            content = _FILE.dump_json(replace(box[0], tokens=tuple(live)), indent=1)
             replace_text(path, f"{content.decode()}\n", 0o600)
     except OSError as error:
         folder = "" if path.parent.is_dir() else f"; make its folder {path.parent}"
@@ -160,10 +160,10 @@ def changing(path: Path) -> Iterator[list[TokenFile]]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, which nobody else may open: who can, can hold it."""
+    """Hold a lock on a file with mode 0600: any user who can open it could lock it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        with suppress(PermissionError):  # it is somebody else's, who lets this user write it
+        with suppress(PermissionError):  # owned by another user, but writable for this one
             os.fchmod(handle, 0o600)
         gives_up = time.monotonic() + LOCKED_S
         while True:
@@ -194,7 +194,7 @@ _Names = list[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """What the file says: the tenants by name, and whose certificates are whose."""
+    """The content of the tenants file: tenants by name, and their names by certificate URI."""
 
     by_name: Mapping[str, Tenant]
     by_uri: Mapping[str, str]
@@ -221,7 +221,7 @@ class _File:
 
 
 def read_tenants(path: Path, secret: str = "") -> Tenants:
-    """Return what the file says; keys of caches are made from `secret`. Raises SettingsError."""
+    """Read a tenants file; cache keys are derived from `secret`. Raises SettingsError."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -230,11 +230,11 @@ def read_tenants(path: Path, secret: str = "") -> Tenants:
 
 
 def parse_tenants(content: object, source: str, secret: str = "") -> Tenants:
-    """Return what a TOML document says; `source` is named in errors. Raises SettingsError."""
+    """Parse the TOML document of a tenants file. Raises SettingsError, which names `source`."""
     tables: dict[str, _Table] = read(_File, content, source).tenants
     by_name: dict[str, Tenant] = {}
     by_uri: dict[str, str] = {}
-    # The largest is 1 for those who share by it: nobody's turn is longer than without weights.
+    # The largest weight is scaled to 1, so that no turn is longer than without weights.
     largest = max((given.weight for given in tables.values()), default=1)
     for name, given in tables.items():
         if not NAME.fullmatch(name):
@@ -268,9 +268,9 @@ def _domain_key(secret: str, tenant: str, cache: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Identity:
-    """A tenant, and what says so: the hash of a token, or a certificate's URI.
+    """A tenant and its credential: the hash of a token, or a certificate's URI.
 
-    There is one for each credential as long as the files are as they are.
+    There is one object per credential until the files change.
     """
 
     tenant: Tenant
@@ -279,13 +279,13 @@ class Identity:
 
     @property
     def credential(self) -> str:
-        """What people call the credential; never a token."""
+        """The credential's name for display; never the token itself."""
         return f"token {self.token[:8]}" if self.token else self.uri
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """The two files as they were read, and who shows what."""
+    """The two files as read, and the identities by credential."""
 
     tenants: Tenants
     by_token: dict[str, tuple[StoredToken, Identity]]
@@ -293,10 +293,10 @@ class _Snapshot:
 
 
 class FileDirectory(WatchedFiles[_Snapshot]):
-    """The directory of two files."""
+    """Finds identities by credential in the two files, which are watched for changes."""
 
     def __init__(self, path: Path, check: Callable[[Tenant], object] = lambda _: None) -> None:
-        """Read the files. Raises SettingsError, as `check` does for a tenant that can't be."""
+        """Read the files. Raises SettingsError, as `check` does for an invalid tenant."""
         files = path, tokens_beside(path)
 
         def read(before: _Snapshot | None) -> _Snapshot:
@@ -308,18 +308,18 @@ class FileDirectory(WatchedFiles[_Snapshot]):
         super().__init__("tenants", files, read)
 
     def by_token(self, token: str) -> Identity | None:
-        """Return who shows a token; one SHA-256 and one look-up.
+        """Return the identity of a token; takes one SHA-256 and one look-up.
 
-        How long a look-up takes tells of hashes, which nobody can choose.
+        The timing of a look-up can reveal only hashes, which callers can't choose.
         """
         return self._of_token(hash_of(token))
 
     def by_uri(self, uri: str) -> Identity | None:
-        """Return who shows a certificate with a URI."""
+        """Return the identity of a certificate's URI."""
         return self.now.by_uri.get(uri)
 
     def counts(self, identity: Identity) -> bool:
-        """Say whether a credential that was good still is, for the same tenant."""
+        """Return whether a credential is still valid for the same tenant."""
         token = identity.token
         now = self._of_token(token) if token else self.by_uri(identity.uri)
         return now is not None and now.tenant.name == identity.tenant.name
@@ -357,7 +357,7 @@ def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _
 
 
 def _refuse_shared(tokens: TokenFile, path: Path) -> None:
-    """Raise SettingsError for a token of two tenants: who calls could not be told."""
+    """Raise SettingsError for a token of two tenants, which does not identify its caller."""
     owners: dict[str, str] = {}
     for each in tokens.tokens:
         other = owners.setdefault(each.sha256, each.tenant)
