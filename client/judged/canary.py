@@ -1,4 +1,4 @@
-"""Canaries: fixed items whose recorded verdicts show when a judge is no longer the one it was.
+"""Canaries: fixed items whose recorded verdicts show when a judge has changed.
 
     from judged.canary import Canary, History, check_canary, record_canary
 
@@ -7,7 +7,7 @@
     history = History.read("judge.canary.history.jsonl", canary)
     found = check_canary(client, canary, history)
 
-Needs no more than the base install.
+Needs only the base install.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ __all__ = [
 ]
 
 _CHANGES = ((2.0, 15, 0.2), (2.0, 40, 0.4), (5.0, 10, 0.2), (50.0, 4, 0.2))
-"""By what the share grows, within how many rounds it shows, and the weight of that."""
+"""Changes to test for: growth of the share of flips, rounds within which it shows, and weight."""
 LEAST_FACTOR = 1 / math.log(2)
-"""By what the share must grow at least for evidence of a change to grow, whatever the share was.
+"""The least growth of the share of flips at which evidence of a change grows, at any share.
 
-In h rounds of n asks r S flips come instead of S, and log E of the smallest factor, 2, grows by
-r S log 2 - S: for many asks before, (F + r S) log c tends to S."""
+With r S flips instead of S in h rounds of n asks, log E of the smallest factor, 2, grows by
+r S log 2 - S: with many earlier asks, (F + r S) log c tends to S."""
 _HORIZON = 1000  # rounds over which half of the weight on the start of a change is spread evenly
 
 
 @dataclass(slots=True)
 class _Window:
-    """A change from some round on: log E with its weight, what a flip adds, and the asks left."""
+    """A change from some round on: weighted log E, what a flip adds to it, and the asks left."""
 
     log_value: float
     gain: float
@@ -62,30 +62,30 @@ class _Window:
 
 
 class FlipEvidence:
-    """How strongly flips speak against a judge that is unchanged, however often one looks.
+    """Evidence from flips that a judge has changed, valid however often it is checked.
 
     A flip is a verdict other than the recorded one. Items are asked in rounds, each item once a
-    round. The hypothesis is that the share q of flips to expect in a round, over all items, is
-    the same in every round ever since the recording. Items may differ in how often they flip,
-    and q is unknown.
+    round. The null hypothesis: the expected share q of flips in a round, over all items, is the
+    same in every round since the recording. Items may differ in how often they flip, and q is
+    unknown.
 
-    The evidence is a weighted mean over (k, r, h): from round k on the share is r times what it
-    was, and it shows within h rounds. With A asks and F flips before round k, and S flips in
-    the rounds from k on, at most H = h rounds of asks, its terms are
+    The evidence is a weighted mean over alternatives (k, r, h): from round k on, the share is r
+    times what it was, and this shows within h rounds. With A asks and F flips before round k,
+    and S flips in the rounds from k on, at most H = h rounds of asks, its terms are
 
         E = r**S / c**(F + S),  where c = (A + r * H) / (A + H).
 
-    That is what r**S is, relative to its mean over all orders of the flips: c is the mean of
-    the factor over the asks. The unknown q is not in it, so nothing is paid for not knowing it.
+    This is r**S relative to its mean over all orders of the flips: c is the mean of the factor
+    over the asks. E does not depend on q, so that not knowing q costs nothing.
 
-    E is below a test supermartingale. Of a toss with probability p the mean of c**-flip is 1 -
+    E is below a test supermartingale. For a toss with probability p, the mean of c**-flip is 1 -
     (1 - 1/c) * p, which is at most exp(-(1 - 1/c) * p), and that of (r/c)**flip is at most
     exp((r/c - 1) * p). So E * exp(q * ((1 - 1/c) * A - (r/c - 1) * B)) after B asks of the
-    window is a supermartingale that begins at 1, however q is spread over the items. Its
-    exponent is q * A * (r - 1) * (H - B) / (A + r * H), which is not negative as long as B is
-    at most H, and then the window is closed. The mean of such terms is below the mean of the
+    window is a supermartingale that starts at 1, however q is spread over the items. Its
+    exponent is q * A * (r - 1) * (H - B) / (A + r * H), which is not negative while B is at
+    most H; after that the window is closed. The mean of such terms is below the mean of the
     supermartingales, so it is an e-process: the probability that it ever reaches 1 / alpha is
-    at most alpha (Ville 1939). A round may be added because of what the ones before have shown.
+    at most alpha (Ville 1939). Whether to add a round may depend on the earlier rounds.
 
     At B = H, E is the E-variable of Turner, Ly, Grünwald (2024), "Generic E-variables for exact
     sequential k-sample tests that allow for optional stopping", arXiv 2106.02693, for rare
@@ -94,21 +94,21 @@ class FlipEvidence:
     """
 
     def __init__(self, flips: int, asks: int) -> None:
-        """Begin with the flips among the asks of the recording that did not choose its verdicts."""
+        """Start from the recording: flips among the asks that did not choose the verdicts."""
         self._flips, self._asks = flips, asks
         self._rounds = 0
         self._open: list[_Window] = []
-        self._closed = -math.inf  # the logarithm of the sum of E over the windows that are closed
+        self._closed = -math.inf  # log of the sum of E over closed windows
         self.doubled = 0.0
-        """The highest log likelihood ratio of a share that doubled in a round so far; 0.0 at least.
+        """The highest log likelihood ratio so far of a share that doubled; at least 0.0.
 
         The cumulative sum of Page (1954), "Continuous inspection schemes", Biometrika 41, with the
-        share of all asks before each round. It has no error rate: it says where to look again.
+        share of all asks before each round. It has no error rate: it only says when to ask again.
         """
 
     @property
     def share(self) -> float:
-        """The share of flips among all asks so far; 0.0 without any."""
+        """The share of flips among all asks so far; 0.0 if there are none."""
         return self._flips / self._asks if self._asks else 0.0
 
     @property
@@ -119,7 +119,7 @@ class FlipEvidence:
         return _log_sum([self._closed, *(window.log_value for window in self._open)])
 
     def add(self, flips: int, asks: int) -> None:
-        """Take in a round: the flips among its asks."""
+        """Add a round: its asks, and the flips among them."""
         if not asks:
             return
         self.doubled = max(0.0, self.doubled + flips * math.log(2) - self.share * asks)
@@ -144,7 +144,7 @@ class FlipEvidence:
 
 
 def _log_weight(number: int) -> float:
-    """Return the weight on a change from this round on; over all rounds they sum to 1."""
+    """Return the log of the weight on a change from this round on; the weights sum to 1."""
     early = 0.4 if number == 1 else 0.1 / (number * (number - 1))
     return math.log(early + (0.5 / _HORIZON if number <= _HORIZON else 0.0))
 
@@ -159,7 +159,7 @@ VERSION = 1
 
 
 class Outcome(StrEnum):
-    """What a judge made of an item. A judge that failed has no outcome."""
+    """What a judge said about an item. A judge that failed has no outcome."""
 
     RELEVANT = "relevant"
     """The judge found it relevant."""
@@ -173,7 +173,7 @@ class Outcome(StrEnum):
 class CanaryItem:
     """An item, its recorded verdict, and how often the judge gave another one while recording.
 
-    `flips` of `asks` were other than `verdict`; these asks had no part in choosing the verdict.
+    `flips` of `asks` differed from `verdict`; these asks had no part in choosing the verdict.
     """
 
     item_id: str
@@ -187,9 +187,9 @@ class CanaryItem:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """Items with the verdicts that a judge gave them, and what answered at the time.
+    """Items with a judge's verdicts, and the judge and models that gave them.
 
-    `models` are as the providers of language models reported them.
+    `models` are the names that the model providers reported.
     """
 
     items: Sequence[CanaryItem]
@@ -201,12 +201,12 @@ class Canary:
 
     @property
     def flips(self) -> int:
-        """How many asks of the recording gave another verdict than the recorded one."""
+        """Number of asks of the recording that gave another verdict than the recorded one."""
         return sum(item.flips for item in self.items)
 
     @property
     def asks(self) -> int:
-        """How many asks of the recording could have."""
+        """Number of asks of the recording that did not choose verdicts."""
         return sum(item.asks for item in self.items)
 
     def evidence(self) -> FlipEvidence:
@@ -221,13 +221,13 @@ class Canary:
 
     @property
     def sha256(self) -> str:
-        """The hash of all that was recorded, in hex; checks of another recording don't count."""
+        """SHA-256 of the whole recording, in hex; checks of other recordings don't count."""
         text = json.dumps(self._document(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _document(self) -> dict[str, Any]:
         whole = plain(self)
-        # What was recorded twice within a second is two recordings.
+        # With microseconds, so that two recordings within a second have two hashes.
         whole["recorded_at"] = self.recorded_at.isoformat()
         return {"format": FORMAT, "version": VERSION, **whole}
 
@@ -246,11 +246,10 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found: flips and asks by round, items by how often they flipped.
+    """The result of one check: flips and asks of each round, and of each item.
 
-    `evidence` is log E after each round, with all checks before, and computed anew where a history
-    is read, so that all checks have the same; `asked` says how often each item had a verdict at
-    all.
+    `evidence` is log E after each round, earlier checks included. Reading a history computes it
+    again, so that all checks use the same formula. `asked` counts the verdicts of each item.
     """
 
     checked_at: datetime
@@ -263,15 +262,15 @@ class Check:
     models: Sequence[str] = ()
 
     def flipped(self) -> list[str]:
-        """Return the ids of items that flipped in more than half of their asks, as recorded."""
+        """Return the ids of items that flipped in more than half of their asks."""
         return [name for name, n in self.asked.items() if 2 * self.flips.get(name, 0) > n]
 
 
 @dataclass(slots=True)
 class History:
-    """The checks of one canary, in their order. Those that its file has of others are kept there.
+    """The checks of one canary, in order.
 
-    `others` is how many checks of another recording the file holds; they do not count.
+    `others` is the number of checks of other recordings in the file; they stay there, uncounted.
     """
 
     path: Path | None
@@ -281,7 +280,7 @@ class History:
 
     @classmethod
     def read(cls, path: Path | str | None, canary: Canary) -> History:
-        """Return the history in a file, empty without one. Raises FileError."""
+        """Return the history in a file, empty if there is no file. Raises FileError."""
         found = cls(None if path is None else Path(path), canary)
         if found.path is None or not found.path.exists():
             return found
@@ -307,7 +306,7 @@ class History:
         return max((value for check in self.checks for value in check.evidence), default=0.0)
 
     def add(self, check: Check) -> None:
-        """Add a check, and write it to the file, if there is one. Raises FileError."""
+        """Add a check, and append it to the file, if there is one. Raises FileError."""
         self.checks.append(check)
         if self.path is None:
             return
@@ -323,7 +322,7 @@ class History:
 
 
 def _read_check(line: Record, evidence: FlipEvidence) -> Check:
-    """Return a check, and take its rounds into the evidence of all before it."""
+    """Return a check, and add its rounds to the evidence of the earlier ones."""
     check = line.read(Check)
     values = []
     for pair in check.rounds:
@@ -338,18 +337,18 @@ ASKS = 36
 CHOOSING = 11
 """Asks of the recording that choose the verdicts, by majority; the others measure the noise.
 
-Of fewer than 22 asks half choose."""
+With fewer than 22 asks, half of them choose."""
 ROUNDS = 5
 MOST_MISSING = 0.1
-"""The share of items that may be without a verdict before the flips say nothing."""
+"""The largest share of items without a verdict; above it, recording and checking fail."""
 
 Report = Callable[[int, int], object]
-"""Called with the rounds that are done and those there are at most."""
+"""Called with the number of rounds done and their maximum."""
 
 
 @dataclass(slots=True)
 class _Asker:
-    """Asks every item once a round, and keeps what answered."""
+    """Asks about every item once a round, and records which judge and models answered."""
 
     client: Client
     items: Sequence[CanaryItem]
@@ -362,7 +361,7 @@ class _Asker:
     fingerprint: str = ""
 
     def ask(self) -> list[Outcome | None]:
-        """Return a verdict an item, None where the judge failed. Raises MissingVerdicts."""
+        """Return one outcome per item, None if the judge failed. Raises MissingVerdicts."""
         groups = [
             QueryGroup(item.query, list(item.expected), [item.retrieved]) for item in self.items
         ]
@@ -403,12 +402,12 @@ def record_canary(
     now: datetime | None = None,
     progress: Report | None = None,
 ) -> Canary:
-    """Return the items with the verdicts of a judge, which is asked `asks` times about each.
+    """Ask a judge `asks` times about each item, and return the items with its verdicts.
 
     The first 11 asks, or half of them, choose an item's verdict by majority; the others count how
-    often the judge gives another one, which is the noise that checks are held against. `timeout` is
-    for each round, `max_cost` for all. Raises InvalidArgument for fewer than 2 asks or an id that
-    is there twice, MissingVerdicts where the judge fails, and JudgedError for a failed call.
+    often the judge gives another one, the noise that checks are compared with. `timeout` is for
+    each round, `max_cost` for all. Raises InvalidArgument for fewer than 2 asks or a repeated id,
+    MissingVerdicts if the judge fails, and JudgedError for a failed call.
     """
     if asks < 2:
         raise InvalidArgument.of_field("asks", f"{asks} are too few; ask 2 or more")
@@ -448,14 +447,14 @@ def check_canary(
     now: datetime | None = None,
     progress: Report | None = None,
 ) -> Check:
-    """Ask the judge of a canary again, and return what it says now; the history has it too.
+    """Ask the judge of a canary again; return the check and add it to the history.
 
-    Every item is asked once, and again, in up to `rounds` rounds, while this check's share of flips
-    is higher than the share of all asks before it, or the last rounds, of earlier checks too, fit
-    twice that share better (`FlipEvidence.doubled`). The judge has changed where `history.highest`
-    has reached log(1 / alpha). `timeout` is for each round, `max_cost` for all. Raises
-    InvalidArgument, MissingVerdicts where the judge fails, and JudgedError for a failed call;
-    nothing is added to the history then.
+    Each round asks about every item once. There is another, up to `rounds` in all, while this
+    check's share of flips is above that of all earlier asks, or the last rounds, of earlier checks
+    too, fit twice that share better (`FlipEvidence.doubled`). The judge has changed once
+    `history.highest` reaches log(1 / alpha). `timeout` is for each round, `max_cost` for all.
+    Raises InvalidArgument, MissingVerdicts if the judge fails, and JudgedError for a failed call;
+    the history is then unchanged.
     """
     if rounds < 1:
         raise InvalidArgument.of_field("rounds", f"{rounds} are too few; ask 1 or more")
@@ -497,7 +496,7 @@ def check_canary(
 
 
 def _outcome(contexts: Sequence[Verdict]) -> Outcome | None:
-    """Return what the contexts of an item, one for each expected text, make of it."""
+    """Return an item's outcome from its contexts, one for each expected text."""
     if any(verdict.relevant for verdict in contexts):
         return Outcome.RELEVANT
     statuses = {verdict.status for verdict in contexts}
@@ -507,7 +506,7 @@ def _outcome(contexts: Sequence[Verdict]) -> Outcome | None:
 
 
 def _recorded(item: CanaryItem, answers: Sequence[Outcome | None], choosing: int) -> CanaryItem:
-    """Return an item with its verdict and its flips, from one answer a round."""
+    """Return an item with its verdict and its flips, from one answer per round."""
     chosen = Counter(answer for answer in answers[:choosing] if answer is not None)
     if not chosen:
         raise MissingVerdicts(f"item {item.item_id!r} had no verdict in {choosing} asks")

@@ -1,20 +1,19 @@
-"""Labels where they help: which items people should look at, and what their labels are worth.
+"""Active labelling: which items people should label, and estimates from their labels.
 
-Items of which the judge is unsure are drawn more often than others, each with a probability that
-is known, so that what the labels say holds for all items. Needs no more than the base install.
+Items that the judge is unsure of are drawn more often, each with a known probability, so that the
+labels allow estimates for all items. Needs only the base install.
 
 An item's probability of being drawn grows with its uncertainty; a share of the labels is spread
 evenly over all items, so that no probability is 0 and weights stay bounded (Zrnic, Candes (2024),
 "Active statistical inference", arXiv 2403.03208). The draw is sequential Poisson sampling (Ohlsson
-(1998), Journal of Official Statistics 14(2)): every item has a random number of its own, and comes
-the earlier, the smaller that number is beside its probability. The first n of that order are a
-sample of n for every n: labelling can stop early or go on, and what is labelled stays drawn. The
-probabilities of being among the first n are those said to within about a hundredth, at 20 labels
-or more.
+(1998), Journal of Official Statistics 14(2)): every item has its own random number, and items are
+ordered by that number divided by their probability. The first n of that order are a sample of n
+for every n: labelling can stop early or continue, and labelled items stay drawn. With 20 labels or
+more, the computed probabilities of being among the first n are right to about a hundredth.
 
-The lines are those that `judged calibrate` reads. After every label the file is read again and
-written whole, so that several people may share it, and nothing is lost when the work is
-interrupted. Undo takes the last label of this run out again.
+The file has the lines that `judged calibrate` reads. Each label reads it again and rewrites it as
+a whole, so that several people can share it and an interruption loses nothing. Undo removes the
+last label of this run.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ RANDOM_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of `judged judge` whose status is OK. `belief` is how sure the judge is of relevance.
+    """A line of `judged judge` with status OK. `belief` is the judge's probability of relevance.
 
-    That is the probability, where there is one; else the score.
+    Without a probability it is the score, and without a score 1 or 0, as the verdict says.
     """
 
     item_id: str
@@ -65,13 +64,13 @@ class Item:
 
     @property
     def uncertainty(self) -> float:
-        """The standard deviation of a verdict that is right with that probability."""
+        """The standard deviation of a verdict that is relevant with probability `belief`."""
         return math.sqrt(self.belief * (1 - self.belief))
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The items of a file, and in which order they are drawn. `missing` lines had no verdict."""
+    """The items of a file and the draw from them. `missing` lines had no verdict."""
 
     name: str
     items: Sequence[Item]
@@ -80,14 +79,14 @@ class Judged:
     seed: int = 0
 
     def drawn(self, n: int) -> list[Item]:
-        """Return the first n items of the draw, in its order."""
+        """Return the first n items of the draw, in order."""
         names = [item.item_id for item in self.items]
         unsure = [item.uncertainty for item in self.items]
         order = drawing_order(names, unsure, self.random_share, seed=self.seed)
         return [self.items[i] for i in order[:n]]
 
     def probabilities(self, n: int) -> dict[str, float]:
-        """Return with which probability each item is among the first n."""
+        """Return each item's probability of being among the first n, by id."""
         unsure = [item.uncertainty for item in self.items]
         chances = inclusion_probabilities(unsure, n, self.random_share)
         return {item.item_id: p for item, p in zip(self.items, chances, strict=True)}
@@ -133,9 +132,9 @@ def inclusion_probabilities(
 ) -> list[float]:
     """Return each item's probability of being among the first `n` drawn; they sum to n.
 
-    `uncertainty` has a number from 0 for each item; twice the number, twice the probability, but
-    for the `random_share` of the labels that all items share alike, and for those that reach 1.
-    With n of all items or more each is 1. Raises InvalidArgument for n below 1, a random share
+    `uncertainty` has a number from 0 for each item. Probabilities are proportional to it, except
+    for the `random_share` of the labels, which is spread evenly, and for those that reach 1. If n
+    is the number of items or more, each is 1. Raises InvalidArgument for n below 1, a random share
     that is not above 0 and at most 1, and an uncertainty below 0 or not finite.
     """
     if n < 1:
@@ -160,9 +159,9 @@ def drawing_order(
     *,
     seed: int = 0,
 ) -> list[int]:
-    """Return the places of all items in the order in which they are drawn.
+    """Return the indices of all items in the order in which they are drawn.
 
-    An item's random number is made of the seed and its id: it stays the same among other items.
+    An item's random number depends only on the seed and its id, not on the other items.
     Raises InvalidArgument as `inclusion_probabilities` does.
     """
     size = _sizes(uncertainty, random_share)
@@ -171,7 +170,7 @@ def drawing_order(
 
 
 def _sizes(uncertainty: Sequence[float], random_share: float) -> list[float]:
-    """Return what the probabilities are in proportion to; they sum to 1."""
+    """Return the weights that the probabilities are proportional to; they sum to 1."""
     if not 0 < random_share <= 1:
         raise InvalidArgument.of_field("random_share", "must be above 0 and at most 1")
     for i, each in enumerate(uncertainty):
@@ -187,7 +186,7 @@ def _sizes(uncertainty: Sequence[float], random_share: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What somebody said of one item; `relevant` is None for "unsure"."""
+    """A person's label of one item; `relevant` is None for "unsure"."""
 
     item_id: str
     relevant: bool | None
@@ -200,7 +199,7 @@ class Label:
 class LabelFile:
     """The labels of a file by item, in the order in which they were given.
 
-    With `chances` these are the inclusion probabilities of its items, whatever the file says.
+    `chances`, if given, replace the inclusion probabilities in the file.
     """
 
     path: Path
@@ -213,9 +212,9 @@ class LabelFile:
     def read(
         cls, path: Path | str, items: Sequence[Item], chances: Mapping[str, float] | None = None
     ) -> LabelFile:
-        """Return the labels of a file, none without one.
+        """Return the labels of a file, none if there is no file.
 
-        Raises FileError for a label of an item that is not among those given, or has one already.
+        Raises FileError for a label of an unknown item, or a second label of an item.
         """
         found = cls(Path(path), {item.item_id: item for item in items}, chances)
         if found.path.exists():
@@ -241,9 +240,9 @@ class LabelFile:
         return labels
 
     def add(self, *labels: Label) -> list[Label]:
-        """Add labels, each in place of one that was known of its item. Raises FileError.
+        """Add labels, each replacing a label of its item that was known. Raises FileError.
 
-        Return those that somebody else gave in the meantime, which stay.
+        Returns the labels of these items that others have added since; those are kept.
         """
         others = []
         with self._changing() as known:
@@ -258,17 +257,17 @@ class LabelFile:
         return others
 
     def undo(self) -> Label | None:
-        """Take the last label that was added here out; None without one. Raises FileError."""
+        """Remove and return the last label added here, None if none is left. Raises FileError."""
         with self._changing():
             return self.labels.pop(self._given.pop(), None) if self._given else None
 
     @contextmanager
     def _changing(self) -> Iterator[Mapping[str, Label]]:
-        """Hold the file alone, with the labels that others wrote, until it is written.
+        """Lock the file, read the labels that others wrote, and write it at the end.
 
         Yields the labels that were known before.
         """
-        with writing(self.path), _alone(self.path):
+        with writing(self.path), _locked(self.path):
             before, self.labels = self.labels, self._read()
             try:
                 yield before
@@ -281,12 +280,12 @@ class LabelFile:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait until no other process of ours changes a file, and keep others from it."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which all processes take that change it."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # Else who held it before put another file in its place.
+            # Otherwise the previous holder has replaced the file: lock the new one.
             if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
                 yield
                 return
@@ -307,16 +306,16 @@ def _line(label: Label, item: Item) -> dict[str, Any]:
 
 
 _BELOW_HALF = 0.5 - 1e-6
-_RESAMPLES = 100  # the fewest: what is resampled is not shown here
+_RESAMPLES = 100  # the minimum: resampled numbers are not shown here
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Corrected means by name, over all items that have a verdict.
 
-    `means` holds the share of items that are relevant, and the share on which the judge says what
-    people say. `counted` is how many items of the draw were looked at, without a gap; `warnings`
-    are remarks on them.
+    `means` holds the share of relevant items, and the share on which judge and people agree.
+    `counted` is the number of labelled items from the start of the draw without a gap; `warnings`
+    are about labels.
     """
 
     means: Mapping[str, CorrectedEstimate]
@@ -327,10 +326,10 @@ class Summary:
 def summarize(
     client: Client, judged: Judged, labels: LabelFile, confidence: float | None = None
 ) -> Summary:
-    """Return what the labels say of all items.
+    """Return the estimates that the labels give for all items.
 
-    Items count in the order in which they were drawn, up to the first that nobody has looked at.
-    Raises InvalidArgument without any label that counts.
+    Items count in drawing order, up to the first without a label. Raises InvalidArgument if no
+    label counts.
     """
     given = labels.labels
     order = judged.drawn(len(judged.items))
@@ -339,15 +338,15 @@ def summarize(
     warnings = []
     if beyond := len(given) - counted:
         warnings.append(
-            f"{beyond} labelled items come after one in the draw that nobody looked at, and do not "
+            f"{beyond} labelled items come after one in the draw that has no label, and do not "
             "count; label those in between"
         )
-    if unsure := sum(said is None for said in decided.values()):
+    if unsure := sum(label is None for label in decided.values()):
         warnings.append(
-            f"{unsure} of {counted} items are unsure, and count as if nobody had looked; what is "
-            "said of all items holds as far as these are like the others"
+            f"{unsure} of {counted} items are unsure, and count as not labelled; estimates for all "
+            "items are right only as far as these are like the others"
         )
-    if all(said is None for said in decided.values()):
+    if all(label is None for label in decided.values()):
         raise InvalidArgument.of_field("labels", "none counts; label the first items of the draw")
     chances = judged.probabilities(counted)
     found = client.calibrate(
@@ -367,5 +366,5 @@ def summarize(
 
 
 def _score(item: Item) -> float:
-    """Return the belief, on the side of one half that the verdict says."""
+    """Return the belief, or one half where it contradicts the verdict."""
     return max(item.belief, 0.5) if item.relevant else min(item.belief, _BELOW_HALF)

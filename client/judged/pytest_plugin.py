@@ -1,7 +1,7 @@
-"""The plugin for pytest: a server for the session, evaluations as a fixture, one table at the end.
+"""The pytest plugin: a server per session, a fixture that evaluates, and a table at the end.
 
-A test keeps its means in `user_properties`, which pytest-xdist hands to the process that controls
-its workers, and which stand in files of JUnit.
+The means of a test are kept in its `user_properties`, which pytest-xdist sends to its controller
+and which JUnit files contain.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from judged._views import aligned
 from judged.evaluation.result import EvaluationResult
 
 Evaluate = Callable[..., EvaluationResult]
-"""What the fixture `judged_evaluate` is; see there."""
+"""The type of the fixture `judged_evaluate`; see there."""
 
 _PREFIX = "judged:"
 _EVALUATED = pytest.StashKey[list[EvaluationResult]]()
-"""What a test has evaluated."""
+"""The results that a test has evaluated."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add `--judged-target`."""
     parser.getgroup("judged").addoption(
         "--judged-target",
         metavar="ADDR",
@@ -52,10 +52,10 @@ def judged_client(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evaluate:  # noqa: ANN401
-    """Return what evaluates: the arguments of `Evaluator.evaluate`.
+    """Return a function that evaluates, with the arguments of `Evaluator.evaluate`.
 
     `source` and `dataset` may also be paths of files as `judged evaluate` reads them. Each metric
-    of what it returns is a line of the table at the end of the session.
+    of a result is a line of the table at the end of the session.
     """
     from judged import JudgedError  # noqa: PLC0415 - as above
     from judged.evaluation import Dataset, Evaluator, FileError, Results  # noqa: PLC0415
@@ -79,7 +79,7 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
                 **options,
             )
         except (JudgedError, FileError) as error:
-            # The message says what to mend; a hundred lines of gRPC's code would bury it.
+            # The message says what to fix; a hundred lines of gRPC traceback would bury it.
             raise error.with_traceback(None) from None
         if result.table.warnings:
             pytest.fail("; ".join(result.table.warnings), pytrace=False)
@@ -91,7 +91,7 @@ def judged_evaluate(request: pytest.FixtureRequest, judged_client: Any) -> Evalu
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Keep the means of a test, and what they were held to, with its report."""
+    """Keep the means of a test, and the outcomes of its checks, with its report."""
     evaluated = item.stash.get(_EVALUATED, [])
     if call.when != "call" or not (evaluated or "judged.testing" in sys.modules):
         return
@@ -106,24 +106,24 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         *((r.rubric, r.mean, r.counts.ok, None, r) for r in rubrics),
     ]
     for name, mean, n, interval, of in rows:
-        told = ["-" if mean is None else f"{mean:.4f}"]
+        details = ["-" if mean is None else f"{mean:.4f}"]
         if interval is not None:
-            told.append(ends(interval))
-        told.append(f"n {n}")
+            details.append(ends(interval))
+        details.append(f"n {n}")
         if (check := checked.get(id(of))) is not None:
-            told.append(f"{'held to' if check.passed else 'fell short of'} {check.min_score:g}")
-        item.user_properties.append((f"{_PREFIX}{name}", ", ".join(told)))
+            details.append(f"{'held to' if check.passed else 'fell short of'} {check.min_score:g}")
+        item.user_properties.append((f"{_PREFIX}{name}", ", ".join(details)))
     testing.checks.clear()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show one table of everything that was evaluated."""
     rows = sorted(
-        (report.nodeid, name.removeprefix(_PREFIX), told)
+        (report.nodeid, name.removeprefix(_PREFIX), details)
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", None) == "call"
-        for name, told in report.user_properties
+        for name, details in report.user_properties
         if name.startswith(_PREFIX)
     )
     if rows:

@@ -1,4 +1,4 @@
-"""Traces: files of items with their judgements, and metrics from them without a judge.
+"""Traces: files of items with their judgements, from which metrics are computed without a judge.
 
     from judged.traces import Replay, Trace, record_verdicts
 
@@ -8,7 +8,7 @@
     replay = Replay(Trace.read("trace.jsonl"))
     found = Evaluator(client).evaluate_groups(groups, ["ndcg@10"], replay)
 
-Needs no more than the base install.
+Needs only the base install.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ __all__ = [
 Value = TypeVar("Value")
 
 _SLACK = 1e-9
-"""What a score may lack to the threshold, as on the server."""
+"""How far a passing score may be below the threshold, as on the server."""
 _RUBRIC = re.compile(r"\|rubric:([^|@]+)@([^|]+)(?:\|sha:([0-9a-f]+))?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OF_VERDICTS = ("passed", "score", "agreement", "probability", "stage")
-"""What a judgement has only where its status is OK."""
+"""Fields that a judgement has only if its status is OK."""
 _OF_OK = ("passed", "score")
-"""What it must have there."""
-_SELDOM_SAID = ("probability", "stage", "max_grade", "votes", "breakdown")
-"""What is written only where there is some."""
+"""Fields that it must have then."""
+_OPTIONAL = ("probability", "stage", "max_grade", "votes", "breakdown")
+"""Fields that are written only if they have a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """The parts of a score; those that its rubric does not have are empty."""
+    """The parts of a score; those that its rubric lacks are empty."""
 
     dimensions: Sequence[DimensionScore] = ()
     reported_overall: float | None = None
@@ -82,7 +82,7 @@ class Breakdown:
 
     @classmethod
     def of(cls, score: AnswerScore) -> Breakdown | None:
-        """Return the parts of a score, None when it has none."""
+        """Return the parts of a score, None if it has none."""
         parts = alike(cls, score)
         lists = parts.dimensions, parts.claims, parts.warnings
         return parts if any(lists) or parts.reported_overall is not None else None
@@ -90,12 +90,12 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a judge said of an item. `passed` and `score` are None unless the status is OK.
+    """A judge's result for an item. `passed` and `score` are None unless the status is OK.
 
-    `samples` is the number of votes that were asked for, 0 for judges that don't vote; `votes` are
-    the single ones in order, None for one that failed or abstained, where they are known. Judges
-    that don't vote have no `agreement` either, judges that are not calibrated no `probability`, and
-    others than cascades no `stage`.
+    `samples` is the number of votes requested, 0 for judges that don't vote; `votes`, if known, are
+    the single votes in order, None for one that failed or abstained. Judges that don't vote have no
+    `agreement` either, judges without a calibration no `probability`, and only cascades have a
+    `stage`.
     """
 
     judge: JudgeIdentity
@@ -116,12 +116,12 @@ class Judgement:
 
     @property
     def name(self) -> str:
-        """The name that the judgement has in its item, see `judgement_name`."""
+        """The name of the judgement within its item, see `judgement_name`."""
         return judgement_name(self.judge)
 
 
 def alike(kind: type[Value], value: object, /, **others: object) -> Value:
-    """Return a dataclass with the fields of another one that have the same names, and `others`."""
+    """Return a `kind` with the fields that `value` has too, and `others`, which take precedence."""
     names = [part.name for part in fields(kind) if hasattr(value, part.name)]  # type: ignore[arg-type]  # a dataclass
     return kind(**{name: getattr(value, name) for name in names} | others)
 
@@ -134,21 +134,21 @@ def judgement_name(judge: JudgeIdentity) -> str:
 
 
 def rubric_of(judge: JudgeIdentity) -> tuple[str, str, str] | None:
-    """Return the rubric that a signature names, its version and the beginning of its hash."""
+    """Return rubric, version and hash prefix from the signature, None if it names no rubric."""
     found = _RUBRIC.search(judge.signature)
     return None if found is None else (found[1], found[2], found[3] or "")
 
 
 def write_judgement(judgement: Judgement) -> dict[str, Any]:
     """Return the JSON object of a judgement."""
-    made = plain(judgement) | {"score": judgement.score}  # what is no number is not written
+    made = plain(judgement) | {"score": judgement.score}  # NaN stays: not written as null
     judge = made.pop("judge")
     judge["max_grade"] = judge["max_grade"] or None
     whole = {"judge": judge.pop("kind")} | judge | made
     return {
         name: value
         for name, value in whole.items()
-        if name not in _SELDOM_SAID or value not in (None, [])
+        if name not in _OPTIONAL or value not in (None, [])
     }
 
 
@@ -157,22 +157,22 @@ def _names(kind: Any) -> set[str]:  # noqa: ANN401 - a dataclass
 
 
 _KNOWN = {
-    # The first three are of earlier versions, and told by the signature or no more.
+    # The first three are from earlier versions: not used now, or part of the signature.
     "": {"rubric", "rubric_version", "majority"} | _names(Judgement) | _names(JudgeIdentity),
     "error": _names(VerdictError),
     "breakdown": _names(Breakdown),
     "dimensions": _names(DimensionScore),
     "claims": _names(VerifiedClaim),
 }
-"""The fields of a judgement, and of the objects in it by their names."""
+"""The known fields of a judgement, and of the objects in it by name."""
 
 
 def read_judgement(record: Record, name: str) -> Judgement:
-    """Return the judgement that an item has under a name. Raises FileError with line and key."""
+    """Return the judgement stored under a name. Raises FileError with line and key."""
     _check_parts(record, "")
     judge = record.read(JudgeIdentity, kind=record.text("judge"))
     judgement = record.read(Judgement, judge=judge)
-    # What has a default in memory and none in a file: without `samples` a vote would pass for none.
+    # These have defaults in memory only: without `samples` a vote would be read as no vote.
     for key in ("source", "samples", *(_OF_OK if judgement.status is Status.OK else ())):
         if record.get(key) is None:
             raise record.missing((key,))
@@ -182,7 +182,7 @@ def read_judgement(record: Record, name: str) -> Judgement:
 
 
 def _check_parts(record: Record, name: str) -> None:
-    """Raise FileError for fields that the format does not have, and for shares that are none."""
+    """Raise FileError for unknown fields, and for shares that are not from 0 to 1."""
     record.refuse_unknown(_KNOWN[name])
     for key in ("min_score", "score", "agreement", "probability", "weight"):
         record.share(key)
@@ -195,7 +195,7 @@ def _check_parts(record: Record, name: str) -> None:
 
 
 def _contradictions(judgement: Judgement, name: str) -> Iterator[str]:
-    """Yield what in a judgement contradicts the rest of it, or the name that it stands under."""
+    """Yield contradictions within a judgement, or to the name that it is stored under."""
     judge, score, status = judgement.judge, judgement.score, judgement.status
     for key in ("scoring_key", "fingerprint"):
         if not _SHA256.fullmatch(getattr(judge, key)):
@@ -218,14 +218,14 @@ _JUDGEMENTS = "judgements"
 _NEXT = "mend it, or delete the line and have its item judged again with --trace"
 _ONE = ("query", "expected_text", "retrieved_text", "answer")
 _MANY = ("references", "contexts", "other_answers", "sources_used")
-"""The fields of items that are a text, and lists of texts."""
+"""Fields of items that are a text, and those that are lists of texts."""
 _CONTEXT = ("query", "expected_text", "retrieved_text", "query_id")
 _ANSWER = ("item_id", "query", "answer", *_MANY, "confidence")
 _RARE = ("query_id", "other_answers", "sources_used", "confidence")
-"""Written only where there is some, as most items have none."""
+"""Fields written only if set: most items don't have them."""
 
 Key = tuple[object, ...]
-"""What finds an item again: its id where that counts, and its texts."""
+"""Identifies an item: its id, if it is an answer, its confidence and its texts."""
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class Item:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Item:
-        """Return an item of these fields; the id of a context's query is no part of its key."""
+        """Return an item with these fields; `query_id` is not part of the key."""
         kept = {n: v for n, v in fields.items() if n not in _RARE or v not in ("", [], (), None)}
         texts = [kept.get(name, "") for name in (*_ONE, *_MANY)]
         key = (tuple(each) if isinstance(each, list) else each for each in texts)
@@ -254,7 +254,7 @@ class Trace:
 
     @classmethod
     def read(cls, path: Path | str) -> Trace:
-        """Return the trace of a file. Raises FileError, which names file, line and key."""
+        """Return the trace in a file. Raises FileError, which names file, line and key."""
         trace = cls(str(path))
         line_of: dict[Key, int | None] = {}
         lines = read_records(path, "is empty; a trace begins with a header")
@@ -283,13 +283,13 @@ class Trace:
         return len(self.items)
 
     def names(self) -> list[str]:
-        """Return the names that judgements have, in the order of their first use."""
+        """Return the names of all judgements, in the order of first use."""
         return list(dict.fromkeys(name for item in self.items.values() for name in item.judgements))
 
     def put(self, item: Item, judgement: Judgement) -> None:
-        """Add a judgement, in place of an earlier one of its name.
+        """Add a judgement, replacing an earlier one of the same name.
 
-        A failure does not take the place of what the same judge said before.
+        A failure does not replace an earlier result of the same judge.
         """
         found = self.items.setdefault(item.key, item)
         earlier = found.judgements.get(judgement.name)
@@ -301,7 +301,7 @@ class Trace:
             found.judgements[judgement.name] = judgement
 
     def write(self, path: Path | str) -> None:
-        """Write the trace to a file, whole or not at all. Raises FileError."""
+        """Write the trace to a file atomically. Raises FileError."""
         with writing(path), replacing_text(path) as file:
             file.writelines(self._lines())
 
@@ -313,7 +313,7 @@ class Trace:
 
 
 def _read_fields(record: Record) -> dict[str, Any]:
-    """Return the fields of the item of a line. Raises FileError."""
+    """Return the fields of a line's item. Raises FileError."""
     known = _ANSWER if record.get("item_id") is not None else _CONTEXT
     record.refuse_unknown({_JUDGEMENTS, *known})
     found: dict[str, Any] = {}
@@ -331,8 +331,8 @@ def _read_fields(record: Record) -> dict[str, Any]:
 def contexts_of(groups: Sequence[QueryGroup]) -> Iterator[Item]:
     """Yield the contexts of groups in the order of their verdicts.
 
-    Groups that are matched by document id have none. Raises InvalidArgument for groups that bring
-    spans or embeddings, which a trace can't hold.
+    Groups matched by document id have none. Raises InvalidArgument for groups with spans or
+    embeddings, which a trace can't hold.
     """
     for index, group in enumerate(groups):
         if group.by_id:
@@ -351,30 +351,30 @@ def contexts_of(groups: Sequence[QueryGroup]) -> Iterator[Item]:
 
 def answer_of(item: AnswerItem) -> Item:
     """Return an answer as an item of a trace."""
-    others = [item.other_answer] if item.other_answer else []  # a list in the file alone
+    others = [item.other_answer] if item.other_answer else []  # a list only in files
     given = ((name, getattr(item, name, others)) for name in _ANSWER)
     return Item.of({n: list(v) if n in _MANY else v for n, v in given})
 
 
 def record_verdicts(trace: Trace, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
-    """Put the verdicts of groups into a trace; details of verdicts, where there are, go along.
+    """Add the verdicts of groups to a trace, with their details if they have any.
 
-    What nobody judged, since it was to come from the verdict cache and was not there, is left out.
+    Verdicts that were missing in the verdict cache, so that no judge was asked, are left out.
     """
     for context, verdict in zip(contexts_of(groups), verdicts, strict=True):
-        if not _is_gap(verdict.error):
+        if not _not_cached(verdict.error):
             trace.put(context, _of_verdict(verdict, verdicts))
 
 
 def record_scores(trace: Trace, items: Sequence[AnswerItem], scores: Sequence[AnswerScore]) -> None:
-    """Put the scores of items into a trace; those that no judge gave are left out."""
+    """Add the scores of items to a trace, except those that no judge gave."""
     known = {item.item_id: answer_of(item) for item in items}
     for score in scores:
-        if score.judge is not None and not _is_gap(score.error):
+        if score.judge is not None and not _not_cached(score.error):
             trace.put(known[score.item_id], _of_score(score))
 
 
-def _is_gap(error: VerdictError | None) -> bool:
+def _not_cached(error: VerdictError | None) -> bool:
     return error is not None and error.reason == NOT_CACHED
 
 
@@ -402,31 +402,31 @@ def _of_score(score: AnswerScore) -> Judgement:
         source=score.source or Source.COMPUTED,
         rationale=score.reasoning,
         breakdown=Breakdown.of(score),
-        probability=None,  # which is that of a calibration, and no part of the judge
+        probability=None,  # comes from a calibration, which is not part of the judge
     )
 
 
 class TraceFile:
-    """A file of judgements that grows: what is kept stands beside what it has, as `--trace` does.
+    """A trace file that judgements are added to, as with `--trace`.
 
-    `trace` is what the file holds. Pass it to `evaluate_answers`, or keep verdicts by yourself.
+    `trace` is the content of the file. Pass this to `evaluate_answers`, or add verdicts yourself.
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Read the file, if there is one. Raises FileError for a file that is no trace."""
+        """Read the file, if there is one. Raises FileError if it is not a trace."""
         self._path = Path(path)
         self.trace = Trace.read(path) if self._path.exists() else Trace(str(path))
 
     def keep_verdicts(self, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
-        """Put the verdicts of groups into the file; ask for details to keep rationales too.
+        """Add the verdicts of groups to the file; request details to keep rationales too.
 
-        Raises FileError when it can't be written.
+        Raises FileError if it can't be written.
         """
         record_verdicts(self.trace, groups, verdicts)
         self.trace.write(self._path)
 
     def keep_scores(self, items: Sequence[AnswerItem], scores: Sequence[AnswerScore]) -> None:
-        """Put the scores of items into the file. Raises FileError when it can't be written."""
+        """Add the scores of items to the file. Raises FileError if it can't be written."""
         record_scores(self.trace, items, scores)
         self.trace.write(self._path)
 
@@ -435,15 +435,15 @@ KIND = "answers"
 
 
 class ReplayError(Exception):
-    """A trace can't stand for a judge. The message says why."""
+    """A trace can't replace a judge. The message says why."""
 
 
 @dataclass(eq=False)
 class Missing(ReplayError):
-    """A trace lacks `missing` of `total` judgements, those called `name`.
+    """A trace lacks `missing` of `total` judgements of the name `name`.
 
-    `judge` is the one they should come from, None where nothing tells. `first` says what the first
-    is about that is missing: the path of a text of groups, or an item.
+    `judge` is the judge that made the others, None if there are no others. `first` is the first
+    item without a judgement: the path of a text in groups, or an item of answers.
     """
 
     missing: int
@@ -462,7 +462,7 @@ class Missing(ReplayError):
 
 
 class OtherRubric(ReplayError):
-    """The judgements were made by a rubric that is not the server's. The message names both."""
+    """The judgements were made with another rubric than the server's. The message names both."""
 
     def __init__(self, rubrics: str) -> None:
         super().__init__(f"the judgements were made by {rubrics}")
@@ -478,8 +478,8 @@ def _traced(
 ) -> list[Judgement]:
     """Return the judgement of each item.
 
-    `rubrics` are those of the server, `paths` what the items are known as. Raises OtherRubric,
-    Missing, and ReplayError for those of several judges, or under another threshold than is asked.
+    `rubrics` are those of the server, `paths` the items' names in messages. Raises OtherRubric,
+    Missing, and ReplayError for judgements of several judges or with another threshold.
     """
     kept = trace.items
     found = [kept[i.key].judgements.get(name) if i.key in kept else None for i in items]
@@ -505,10 +505,10 @@ def _traced(
 
 @dataclass(slots=True)
 class Replay:
-    """Stands for a judge: gives the verdicts that a trace has.
+    """Replaces a judge: returns the verdicts of a trace.
 
-    `judgements` names those to take, "" when the trace has one kind only. `min_score`, where it is
-    set, must be the threshold that they were made under. A failure is replayed as one.
+    `judgements` names those to use, "" if the trace has one kind only. `min_score`, if set, must be
+    the threshold that they were made with. A failure is replayed as a failure.
     """
 
     trace: Trace
@@ -519,10 +519,10 @@ class Replay:
     def verdicts(
         self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
     ) -> Verdicts | None:
-        """Return the verdict of every context; None when there is nothing to judge.
+        """Return the verdict of every context; None if there is nothing to judge.
 
-        `rubrics` are those of the server. Raises OtherRubric when the trace has another version of
-        one, Missing, and ReplayError where judgements don't fit together.
+        `rubrics` are those of the server. Raises OtherRubric if the trace has another version of
+        one, Missing, and ReplayError if judgements don't fit together.
         """
         items = list(contexts_of(groups))
         if not items:
@@ -540,14 +540,14 @@ class Replay:
         return Verdicts.of(list(map(self._verdict, found)), offsets, judge, groups=groups)
 
     def all_verdicts(self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]) -> Verdicts:
-        """Return `verdicts` of groups that have something to judge. Raises ReplayError."""
+        """Return `verdicts`. Raises ReplayError also if there is nothing to judge."""
         found = self.verdicts(groups, rubrics)
         if found is None:
             raise ReplayError("there is nothing to judge")
         return found
 
     def _name(self) -> str:
-        """Return the name of the judgements to take. Raises ReplayError when it is not clear."""
+        """Return the name of the judgements to use. Raises ReplayError if it is ambiguous."""
         trace = self.trace
         if self.judgements:
             return self.judgements
@@ -573,10 +573,10 @@ class Replay:
 
 @dataclass(slots=True)
 class ScoreReplay:
-    """Gives the scores that a trace has.
+    """Returns the scores of a trace.
 
-    They have the parameters and weights that they were made with, so a rubric that is asked for
-    sets none.
+    Scores keep the parameters and weights that they were made with, so requested rubrics must not
+    set any.
     """
 
     trace: Trace
@@ -586,9 +586,9 @@ class ScoreReplay:
     ) -> ScoredAnswers:
         """Return the score of every item by every rubric, in this order.
 
-        A threshold that a rubric sets must be the one its scores were made under. `known` are the
-        rubrics of the server. Raises OtherRubric when the trace has another version of one,
-        Missing, and ReplayError where judgements don't fit together.
+        If a rubric sets a threshold, its scores must have been made with it. `known` are the
+        rubrics of the server. Raises OtherRubric if the trace has another version of one, Missing,
+        and ReplayError if judgements don't fit together.
         """
         answers = [answer_of(item) for item in items]
         ids = [f"item {item.item_id!r}" for item in items]
@@ -623,7 +623,7 @@ def _score(item_id: str, rubric: str, judgement: Judgement) -> AnswerScore:
 
 
 def _check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
-    """Raise OtherRubric when a judge's rubric is not one that the server has."""
+    """Raise OtherRubric if the server does not have the judge's rubric."""
     used = rubric_of(judge)
     if used is None:
         return
@@ -639,7 +639,7 @@ def _check_rubric(judge: JudgeIdentity, rubrics: Sequence[RubricInfo]) -> None:
 
 
 def _check_version(rubric: Rubric, known: Sequence[RubricInfo]) -> None:
-    """Raise OtherRubric where a version is asked for that is not the server's."""
+    """Raise OtherRubric if the requested version is not the server's."""
     _, pinned, version = rubric.rubric.partition("@")
     has = {info.rubric: info.version for info in known}.get(rubric.id, version)
     if pinned and version != has:

@@ -1,4 +1,4 @@
-"""Requests that leave when they are due, and what became of them.
+"""Load generator: sends requests when they are due, and records their outcomes.
 
-What `judged load` and the benchmarks measure with; the command is in `judged.cli.commands.load`.
+Used by `judged load` (`judged.cli.commands.load`) and by the benchmarks.
 """

@@ -1,9 +1,8 @@
-"""Begins work at the microsecond that it is due, whether or not earlier work has ended.
+"""Starts tasks at their due times, to the microsecond, whether or not earlier ones have ended.
 
-Event loops count in whole milliseconds: what waits by `asyncio.sleep` is begun up to one of them
-late, and a latency that runs from the due instant has the generator's clock in it. Linux has timers
-that a loop can watch (timerfd_create(2)); elsewhere the loop's own are used. What is begun, and
-what it took, is up to the caller.
+Event loops count in whole milliseconds: `asyncio.sleep` wakes up to 1 ms late, which would be part
+of every latency measured from the due time. Linux has timers that a loop can watch
+(timerfd_create(2)); elsewhere the loop's own timers are used.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 _LEAST_S = 1e-6
-"""The shortest wait: none at all would disarm the timer."""
+"""The shortest wait: 0 would disarm the timer."""
 
 
 async def depart(
     started: float, instants: Iterable[float], begin: Callable[[float], Coroutine[Any, Any, Result]]
 ) -> list[Result]:
-    """Return what each piece of work gave, in the order of the instants, when all have ended.
+    """Return the result of each task, in the order of `instants`, once all have ended.
 
-    `instants` are ascending seconds after `started`, a time of `time.perf_counter`. Each piece is
-    made by `begin`, which is told when it was due. The first failure is raised.
+    `instants` are ascending seconds after `started`, a time of `time.perf_counter`. `begin` gets
+    the due time and returns the task's coroutine. Raises the first failure.
     """
     tasks = []
     wait: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
@@ -45,30 +44,30 @@ async def depart(
 
 
 class _Timer:
-    """A timerfd(2), which Python itself has from 3.13 on; watched by the loop that runs."""
+    """A timerfd(2) watched by the running loop; Python's `os` has it only from 3.13 on."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None)
         flags = os.O_NONBLOCK | os.O_CLOEXEC
         self._file = self._libc.timerfd_create(time.CLOCK_MONOTONIC, flags)
-        self._rang = asyncio.Event()
+        self._expired = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._file, self._ring)
+        self._loop.add_reader(self._file, self._on_expiry)
 
     def close(self) -> None:
-        """Watch it no longer."""
+        """Stop watching, and close the timer."""
         self._loop.remove_reader(self._file)
         os.close(self._file)
 
     async def wait(self, seconds: float) -> None:
-        """Return after so many seconds."""
+        """Wait for this many seconds."""
         whole, rest = divmod(max(seconds, _LEAST_S), 1.0)
-        # struct itimerspec: every how many seconds and nanoseconds (never), and the first time.
+        # struct itimerspec: interval (0: no repeat), then first expiry; seconds and nanoseconds.
         spec = (ctypes.c_long * 4)(0, 0, int(whole), int(rest * 1e9))
-        self._rang.clear()
+        self._expired.clear()
         self._libc.timerfd_settime(self._file, 0, spec, None)
-        await self._rang.wait()
+        await self._expired.wait()
 
-    def _ring(self) -> None:
+    def _on_expiry(self) -> None:
         os.read(self._file, 8)
-        self._rang.set()
+        self._expired.set()

@@ -1,4 +1,4 @@
-"""What a load showed: of requests at one rate, and the highest rate that a bound on p99 allows."""
+"""Results of a load: statistics at one rate, and the highest rate that keeps a bound on p99."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from judged._load.open_loop import BUSY, PERCENTILES, Outcome, Sent, Tally
 
 PRECISION = 1.03
-"""A rate that holds is looked for until one that is so many times as high does not."""
+"""The search ends once a rate at most this many times the best one has failed."""
 _SLOW_SHARE = 0.01
 _LEAST_REQUESTS = 2
-_STRETCHES = 100
-_SHORTEST_STRETCH_S = 0.1
+_INTERVALS = 100
+_SHORTEST_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One rate that was tried.
 
-    `held` says whether all answers came whole, and p99 in time; where not, `limited_by` says who
-    could do no more, "server" or "client".
+    `held`: whether every answer had all its verdicts and p99 was within the bound. If not,
+    `limited_by` names the bottleneck, "server" or "client".
     """
 
     rps: float
@@ -37,10 +37,10 @@ class Step:
 
 @dataclass(slots=True)
 class Search:
-    """What was tried, in order, as the JSON document has it.
+    """The rates that were tried, in order, as in the JSON document.
 
-    `capacity_rps` is the highest rate that held, and `not_held_rps` the lowest one above it that
-    did not, None where there was none; `limited_by` is that of its step.
+    `capacity_rps` is the highest rate that passed, `not_held_rps` the lowest rate that failed and
+    `limited_by` its bottleneck; each is None if there is no such rate.
     """
 
     capacity_rps: float | None = None
@@ -50,11 +50,11 @@ class Search:
 
 
 def find_rate(attempt: Callable[[float], Step], first: float, duration_s: float) -> Search:
-    """Return the highest rate of which an attempt holds, to within PRECISION.
+    """Return the highest rate that passes, to within PRECISION.
 
-    It doubles, or halves, until both sides are known, and goes on between them. A rate that does
-    not hold is tried once more, since a busy moment of a machine is no limit. Where the client
-    can't send at a rate, nothing is known beyond it, and the search ends.
+    Doubles or halves the rate until one passes and one fails, then narrows down between them. A
+    rate that fails is tried a second time, since the machine may have been busy for a moment. Ends
+    at a rate at which the client can't send, since nothing is known beyond it.
     """
     found, rate = Search(), first
     while rate * duration_s >= _LEAST_REQUESTS:
@@ -75,9 +75,9 @@ def find_rate(attempt: Callable[[float], Step], first: float, duration_s: float)
 
 
 class Bound:
-    """A bound on p99: says when a run is over it, and can't come back.
+    """A bound on p99: says when a run can no longer meet it.
 
-    What was slow only because it was sent late is the client's fault.
+    A request that was slow only because it was sent late counts against the client.
     """
 
     def __init__(self, p99_ms: float, planned: int) -> None:
@@ -85,7 +85,7 @@ class Bound:
         self._seen = self._slow = 0
 
     def allows_more(self, outcome: Outcome) -> bool:
-        """Say whether the server was slow, or failed, so seldom that p99 may still hold."""
+        """Return whether so few requests were slow or failed that p99 can still meet the bound."""
         new = outcome.sent[self._seen :]
         self._seen += len(new)
         self._slow += sum(
@@ -94,15 +94,15 @@ class Bound:
         return self._slow <= self._planned * _SLOW_SHARE
 
     def step(self, rps: float, outcome: Outcome) -> Step:
-        """Return what became of a rate."""
+        """Return the result of a run at a rate."""
         total = outcome.total
         is_whole = total.is_whole and total.answered == self._planned
-        held = is_whole and total.milliseconds(99) <= self._p99_ms
+        passed = is_whole and total.milliseconds(99) <= self._p99_ms
         is_client = outcome.busy > BUSY or (is_whole and self.allows_more(outcome))
         return Step(
             rps,
-            held,
-            None if held else "client" if is_client else "server",
+            passed,
+            None if passed else "client" if is_client else "server",
             total.sent,
             total.answered,
             _number(total.milliseconds(50)),
@@ -112,14 +112,14 @@ class Bound:
 
 
 def document(outcome: Outcome, seconds: float) -> dict[str, Any]:
-    """Return what the JSON document says of requests that were due in so many seconds."""
+    """Return the statistics of requests due within `seconds`, for the JSON document."""
     kinds: dict[str, list[Sent]] = {}
-    stretches: dict[int, list[Sent]] = {}
-    length = max(_SHORTEST_STRETCH_S, seconds / _STRETCHES)
+    intervals: dict[int, list[Sent]] = {}
+    length = max(_SHORTEST_INTERVAL_S, seconds / _INTERVALS)
     for each in outcome.sent:
         kinds.setdefault(each.label, []).append(each)
-        stretches.setdefault(int(each.due / length), []).append(each)
-    first = {"all": outcome.sent} if len(kinds) > 1 else {}
+        intervals.setdefault(int(each.due / length), []).append(each)
+    overall = {"all": outcome.sent} if len(kinds) > 1 else {}
     return {
         "client": {
             "late_p99_ms": outcome.late_ms,
@@ -127,19 +127,19 @@ def document(outcome: Outcome, seconds: float) -> dict[str, Any]:
             "is_late": outcome.client_is_late,
         },
         "requests": {
-            name: _told(Tally.of(sent), outcome.seconds or 1.0)
-            for name, sent in (first | dict(sorted(kinds.items()))).items()
+            name: _statistics(Tally.of(sent), outcome.seconds or 1.0)
+            for name, sent in (overall | dict(sorted(kinds.items()))).items()
         },
         "over_time": [
             {"from_s": number * length, "answered": tally.answered}
             | {f"p{p}_ms": tally.milliseconds(p) for p in (50, 99, 100)}
-            for number, sent in sorted(stretches.items())
+            for number, sent in sorted(intervals.items())
             if (tally := Tally.of(sent)).answered
         ],
     }
 
 
-def _told(tally: Tally, seconds: float) -> dict[str, Any]:
+def _statistics(tally: Tally, seconds: float) -> dict[str, Any]:
     return {
         "sent": tally.sent,
         "answered": tally.answered,

@@ -1,9 +1,9 @@
-"""An open-loop load generator: requests leave when they are due, whether or not others are back.
+"""Open-loop load generator: sends requests when they are due, without waiting for answers.
 
-Latency runs from the instant a request was due, not from when it left, so that a server or a
-generator that stalls can't hide what it made others wait (coordinated omission). Requests are
-serialised before the clock starts, so that the generator costs little. What they are, and when they
-are due, is up to `request_mix`.
+Latency counts from the time a request was due, not from when it was sent, so that a server or a
+generator that stalls can't hide the waiting it caused (coordinated omission). Requests are
+serialised before the clock starts, so that sending costs little. `request_mix` makes the requests
+and their due times.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from judged.v1 import judge_service_pb2 as pb
 METHOD = "/judged.v1.JudgeService/BatchJudge"
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 100.0)
 LATE_MS = 5.0
-"""A generator that sends later than this, at its 99th percentile, is part of what it measures."""
+"""If the p99 of sending delays is above this, the generator distorts the measurement."""
 BUSY = 0.9
-"""So is one whose thread has less than a tenth of its time left."""
+"""So does a generator whose thread works for more than this share of the time."""
 _SHORTEST_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as bytes, the kind it is counted under, and how many contexts it has."""
+    """One serialised request, the label it is counted under, and its number of contexts."""
 
     label: str
     body: bytes
@@ -42,10 +42,10 @@ class Request:
 
 
 class Sent(NamedTuple):
-    """What became of a request: its label, when it was due, how late it left, how long it took.
+    """The outcome of one request: label, due time, sending delay and latency.
 
-    In seconds, `due` from the start, `took` from when it was due. `code` says why there is no
-    answer, else is empty; `changed` whether another answer to the same request had other verdicts.
+    Times are in seconds, `due` from the start and `took` from `due`. `code` is the status of a
+    failure, else empty. `changed`: an earlier answer to the same request had other verdicts.
     """
 
     label: str
@@ -60,7 +60,7 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of requests, counted; latencies are of those that were answered."""
+    """Counts of outcomes; `latencies` are those of answered requests."""
 
     latencies: list[float] = field(default_factory=list)
     contexts: int = 0
@@ -70,7 +70,7 @@ class Tally:
 
     @classmethod
     def of(cls, sent: Iterable[Sent]) -> Tally:
-        """Return the count of requests."""
+        """Return the counts of these outcomes."""
         tally = cls()
         for each in sent:
             if each.code:
@@ -84,12 +84,12 @@ class Tally:
 
     @property
     def answered(self) -> int:
-        """How many were answered."""
+        """Number of requests that were answered."""
         return len(self.latencies)
 
     @property
     def sent(self) -> int:
-        """How many there were."""
+        """Number of requests that were sent."""
         return self.answered + self.errors.total()
 
     @property
@@ -98,24 +98,24 @@ class Tally:
         return not self.errors and not self.missing_verdicts
 
     def record(self, seconds: float) -> None:
-        """Count an answer that took so long."""
+        """Add the latency of an answer."""
         self.latencies.append(max(_SHORTEST_S, seconds))
 
     def milliseconds(self, percentile: float) -> float:
-        """Return the latency within which that share of the answers came; NaN without any."""
+        """Return this percentile of the latencies; NaN if there are none."""
         if not self.latencies:
             return math.nan
-        self.latencies.sort()  # sorted already but for what came since: cheap
+        self.latencies.sort()  # cheap: mostly sorted already
         rank = math.ceil(percentile / 100 * self.answered)
         return self.latencies[max(rank, 1) - 1] * 1e3
 
 
 @dataclass(slots=True)
 class Outcome:
-    """All requests that were sent, as they ended.
+    """The outcomes of all requests that were sent.
 
-    `messages` has the first message of each code, `verdicts` by the body of a request what was
-    judged relevant; `busy` is the share of the time that the thread of the generator worked.
+    `messages` has the first message of each code, `verdicts` the relevance verdicts by request
+    body; `busy` is the share of the time that the generator's thread worked.
     """
 
     sent: list[Sent] = field(default_factory=list)
@@ -126,17 +126,17 @@ class Outcome:
 
     @property
     def total(self) -> Tally:
-        """What became of all of them."""
+        """Counts over all requests."""
         return Tally.of(self.sent)
 
     @property
     def late_ms(self) -> float:
-        """How late the generator sent, at its 99th percentile."""
+        """The p99 of sending delays, in ms."""
         return Tally([each.late for each in self.sent]).milliseconds(99)
 
     @property
     def client_is_late(self) -> bool:
-        """Whether the generator is part of what it measured."""
+        """Whether the generator distorted the measurement."""
         return self.late_ms > LATE_MS or self.busy > BUSY
 
 
@@ -151,11 +151,11 @@ async def drive(
     credentials: Credentials | None = None,
     go_on: Callable[[Outcome], bool] = lambda _: True,
 ) -> Outcome:
-    """Return what became of a request for each instant; they are made before the first leaves.
+    """Send a request at each due time, and return the outcomes. All are made before sending starts.
 
-    `warm_up` more of them are sent first, one after the other, and not counted. `elsewhere_s` says
-    of an answer which part of its latency is not the server's, and is left out. No more requests
-    leave once `go_on` is false.
+    `warm_up` more are sent first, one after the other, and not counted. `elsewhere_s` returns the
+    part of an answer's latency that is not the server's; it is subtracted. Sending stops once
+    `go_on` is false.
     """
     made = iter(list(islice(requests, len(due))))
     outcome = Outcome()
@@ -164,7 +164,7 @@ async def drive(
 
     async def send(request: Request, due: float, started: float, outcome: Outcome) -> None:
         late = time.perf_counter() - due
-        # The time limit counts from the due instant too: who waits does not know about queues.
+        # The timeout counts from the due time too, as the latency does.
         left = max(0.001, timeout_s - late)
         about = request.label, due - started, late
         try:

@@ -1,4 +1,4 @@
-"""A load as one HTML page, made of the JSON document of `judged load`."""
+"""Renders the JSON document of `judged load` as one HTML page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from judged.report.html import rendered
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 770.0, 10.0, 190.0
-"""The plot of a chart."""
+"""Edges of a chart's plot area, in SVG units."""
 _TICKS = (1, 2, 5, 10)
 
 
 def to_html(document: Mapping[str, Any]) -> str:
     """Return the page."""
     over_time: Sequence[Mapping[str, float]] = document["over_time"]
-    held = [step for step in document.get("steps", ()) if step["p99_ms"] is not None]
+    measured = [step for step in document.get("steps", ()) if step["p99_ms"] is not None]
     bound = document.get("p99_ms")
     times = [each["from_s"] for each in over_time]
     charts = []
@@ -24,10 +24,10 @@ def to_html(document: Mapping[str, Any]) -> str:
         lines = {name: [each[f"{name}_ms"] for each in over_time] for name in ("p50", "p99")}
         lines["max"] = [each["p100_ms"] for each in over_time]
         charts.append(_chart("Latency over time", "seconds", times, lines, bound))
-    if held:
-        held.sort(key=lambda step: step["rps"])
-        rates = [step["rps"] for step in held]
-        lines = {name: [step[f"{name}_ms"] for step in held] for name in ("p50", "p99")}
+    if measured:
+        measured.sort(key=lambda step: step["rps"])
+        rates = [step["rps"] for step in measured]
+        lines = {name: [step[f"{name}_ms"] for step in measured] for name in ("p50", "p99")}
         charts.append(_chart("Latency by rate", "requests a second", rates, lines, bound))
     return rendered("load.html.jinja", charts=charts, **document)
 
@@ -39,7 +39,7 @@ def _chart(
     lines: Mapping[str, Sequence[float]],
     bound: float | None,
 ) -> dict[str, Any]:
-    """Return what the template draws: points of lines, and ticks, on the plot."""
+    """Return what the template draws: the points of lines, and ticks, in SVG units."""
     begin, end = along[0], max(along[-1], along[0] + 1e-9)
     highest = max(max(line) for line in lines.values())
     scale = 10.0 ** math.floor(math.log10(highest))

@@ -1,6 +1,6 @@
-"""What a load sends and when: mixes of requests, how their texts are made, and when they are due.
+"""Makes the requests of a load from a mix, and their due times.
 
-Texts are new in each request, but for a share of requests that repeat an earlier one of their kind
+Each request has new texts, except for a share of requests that repeat an earlier one of their kind
 word for word.
 """
 
@@ -47,7 +47,7 @@ class RequestKind(NamedTuple):
 
 
 def parse_mix(text: str) -> list[RequestKind]:
-    """Return the kinds of a mix. Raises InvalidArgument, naming the part that is off."""
+    """Return the kinds of a mix. Raises InvalidArgument, which names the invalid part."""
     kinds = []
     for part in text.split(","):
         found = _ITEM.fullmatch(part.strip())
@@ -76,10 +76,10 @@ def parse_mix(text: str) -> list[RequestKind]:
 def requests(
     mix: list[RequestKind], seed: int, repeat: float = 0.0, words: Sequence[str] | None = None
 ) -> Iterator[Request]:
-    """Yield requests of a mix, the same for a seed, as many as are taken.
+    """Yield requests of a mix without end; the same seed gives the same requests.
 
-    The share `repeat` of them repeats an earlier one word for word. Texts are windows of `words`,
-    which are otherwise those of Python's reference.
+    The share `repeat` repeats an earlier request word for word. Texts are windows of `words`, by
+    default the words of Python's reference.
     """
     rng = random.Random(seed)
     words = words or _words()
@@ -101,7 +101,7 @@ def _request(kind: RequestKind, rng: random.Random, words: Sequence[str]) -> Req
     def text(size: int) -> str:
         length = max(1, round(size * rng.uniform(0.5, 1.5)))
         start = rng.randrange(len(words) - length)
-        # A number makes it new, wherever the window lies.
+        # The number makes the text unique even if two windows coincide.
         return f"{' '.join(words[start : start + length])} {rng.randrange(10**9)}"
 
     judge, _, profile = kind.judge.partition("/")
@@ -116,14 +116,14 @@ def _request(kind: RequestKind, rng: random.Random, words: Sequence[str]) -> Req
 
 @cache
 def _words() -> list[str]:
-    """Return the words of Python's reference, as they are written there."""
-    import pydoc_data.topics  # noqa: PLC0415 - large, and only needed to put a load on
+    """Return the words of Python's reference, in order and with punctuation."""
+    import pydoc_data.topics  # noqa: PLC0415 - large, and only needed for a load
 
     return " ".join(text for _, text in sorted(pydoc_data.topics.topics.items())).split()
 
 
 def arrivals(rate: float, seconds: float, *, poisson: bool, seed: int) -> Iterator[float]:
-    """Return the instants, in seconds from the start, at which requests are due."""
+    """Return the due times of requests, in seconds from the start."""
     rng = random.Random(seed)
     gaps = (rng.expovariate(rate) if poisson else 1 / rate for _ in count())
     return takewhile(lambda due: due < seconds, accumulate(gaps))
@@ -131,25 +131,25 @@ def arrivals(rate: float, seconds: float, *, poisson: bool, seed: int) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Instants of requests, in seconds from the first; they come again each `period`."""
+    """Recorded start times of requests, in seconds from the first, repeated every `period`."""
 
     instants: Sequence[float]
     period: float
 
     @property
     def rate(self) -> float:
-        """How many a second there were."""
+        """Recorded requests a second."""
         return len(self.instants) / self.period
 
     def arrivals(self, rate: float, seconds: float) -> Iterator[float]:
-        """Return when requests are due: as they were, so much faster that they come at a rate."""
+        """Return the recorded times as due times, scaled to a rate."""
         rounds = (again * self.period + at for again in count() for at in self.instants)
-        slower = self.rate / rate
-        return takewhile(lambda due: due < seconds, (at * slower for at in rounds))
+        scale = self.rate / rate
+        return takewhile(lambda due: due < seconds, (at * scale for at in rounds))
 
 
 def read_replay(path: str) -> Replay:
-    """Return when requests began, by the log of a server, or by lines of {"at": seconds}.
+    """Return the start times of calls in a server's log, or in lines of {"at": seconds}.
 
     Raises FileError.
     """

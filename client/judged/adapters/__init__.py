@@ -1,5 +1,5 @@
-"""Other libraries' retrievers for our Evaluator, and our judges and metrics for their suites.
+"""Adapts other libraries' retrievers to the Evaluator, and judged to their evaluation suites.
 
-One module a library, which imports that library: `judged.adapters.retrievers.langchain`, say. None
-of them is installed with judged. docs/migration.md has an example of each.
+There is one module per library, such as `judged.adapters.retrievers.langchain`; it imports the
+library, which is not installed with judged. docs/migration.md has an example of each.
 """

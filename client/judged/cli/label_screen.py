@@ -1,6 +1,6 @@
-"""The screen on which somebody labels items; it needs textual.
+"""The screen for labelling items; needs textual.
 
-What the judge said is not shown: it would sway who looks.
+The judge's verdict is not shown: it would bias the labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from judged.report.content import visible
 
 
 class LabelScreen(App[None]):
-    """Shows the items that nobody has labelled, and keeps each answer at once."""
+    """Shows the items without a label, and saves each answer at once."""
 
     TITLE = "judged label"
     ENABLE_COMMAND_PALETTE = False
@@ -75,23 +75,23 @@ class LabelScreen(App[None]):
         done = self._labels.labels
         return next((item for item in self._items if item.item_id not in done), None)
 
-    def action_answer(self, said: str) -> None:
-        """Keep an answer, and go on to the next item."""
+    def action_answer(self, key: str) -> None:
+        """Save an answer, and go on to the next item."""
         item = self.current
         if item is None:
             return
-        relevant = {"y": True, "n": False, "u": None}[said]
+        relevant = {"y": True, "n": False, "u": None}[key]
         chance = self._probability(item.item_id)
         label = Label(item.item_id, relevant, self._now(), chance)
         try:
             if self._labels.add(label):
-                self.notify("somebody else has just labelled this item; their label stays")
+                self.notify("someone else has just labelled this item; their label stays")
         except FileError as error:
             self.notify(str(error), severity="error", markup=False)
         self._show()
 
     def action_undo(self) -> None:
-        """Take the last answer back, and show its item again."""
+        """Undo the last answer, and show its item again."""
         try:
             label = self._labels.undo()
         except FileError as error:

@@ -1,1 +1,1 @@
-"""Our judges and metrics for the suites of other libraries."""
+"""Judges and metrics of judged for other libraries' evaluation suites."""

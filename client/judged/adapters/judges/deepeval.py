@@ -1,4 +1,4 @@
-"""DeepEval: a ranking metric of ours for its test cases."""
+"""DeepEval: a ranking metric for its test cases."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from judged.values import Judge
 class JudgedMetric(BaseMetric):  # type: ignore[misc]  # Any where DeepEval is not installed
     """A metric such as recall@5 of a case's `retrieval_context` against its `context`.
 
-    Where a case has no `context`, its `expected_output` is what should be found. It is successful
-    from `threshold` on.
+    If a case has no `context`, its `expected_output` is the expected text. A case succeeds from
+    `threshold` on.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Evret: a judge of ours for its Evaluator."""
+"""Evret: a judge for its Evaluator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judged.values import Context, Judge
 
 
 class JudgedJudge(EvretJudge):  # type: ignore[misc]  # Any where Evret is not installed
-    """A judge of a judged server as a Judge of Evret's. Raises NoVerdict for a missing verdict."""
+    """A judge of a judged server as an Evret Judge. Raises NoVerdict for a missing verdict."""
 
     def __init__(self, client: Client, judge: Judge | str | None = None) -> None:
         self._asking = SampleJudge(client, judge)

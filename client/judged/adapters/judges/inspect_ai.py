@@ -1,4 +1,4 @@
-"""inspect_ai: a judge of ours as a scorer of its tasks."""
+"""inspect_ai: a judge as a scorer of its tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from judged.values import Context, Judge
 
 @scorer(metrics=[accuracy(), stderr()])  # type: ignore[untyped-decorator]  # Any where inspect_ai is not installed
 def judged_match(client: Client, judge: Judge | str | None = None) -> Scorer:
-    """Score a completion as correct when the judge takes it for one of the targets.
+    """Score a completion as correct if the judge finds that it matches a target.
 
     The best of several targets counts. Raises NoVerdict for a missing verdict.
     """

@@ -1,4 +1,4 @@
-"""LangChain's evaluation (langchain-classic): a judge of ours as a string evaluator."""
+"""LangChain evaluation (langchain-classic): a judge as a string evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from judged.values import Context, Judge
 
 
 class JudgedStringEvaluator(StringEvaluator):  # type: ignore[misc]  # Any where it is not installed
-    """Scores a prediction by whether the judge takes it for the reference."""
+    """Scores whether the judge finds that a prediction matches the reference."""
 
     def __init__(self, client: Client, judge: Judge | str | None = None) -> None:
         self._asking = SampleJudge(client, judge)
@@ -24,12 +24,12 @@ class JudgedStringEvaluator(StringEvaluator):  # type: ignore[misc]  # Any where
 
     @property
     def requires_input(self) -> bool:
-        """The input is the query, which judges look at too."""
+        """True: the input is the query, which judges see too."""
         return True
 
     @property
     def requires_reference(self) -> bool:
-        """A reference is what predictions are held against."""
+        """True: predictions are compared with the reference."""
         return True
 
     def _evaluate_strings(

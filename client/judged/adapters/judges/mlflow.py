@@ -1,4 +1,4 @@
-"""MLflow (or mlflow-skinny): our judge and metrics as scorers of `mlflow.genai.evaluate`."""
+"""MLflow (or mlflow-skinny): judges and metrics as scorers of `mlflow.genai.evaluate`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from judged.values import Context, Judge
 _SOURCE = AssessmentSource(source_type="CODE", source_id="judged")
 _NOT_IN_NAMES = re.compile(r"[^\w.\- :/]")
 _TEXTS = ("page_content", "content", "text")
-"""Where MLflow, and the libraries that it traces, have the text of a document."""
+"""Fields with a document's text, in MLflow and the libraries that it traces."""
 
 
 class JudgedMetric(Scorer):  # type: ignore[misc]  # Any where MLflow is not installed
-    """A metric such as recall@5 of what was retrieved against what was expected.
+    """A metric such as recall@5 of the retrieved texts against the expected ones.
 
-    Retrieved is what `outputs` hold: a list of texts or documents, or one under
+    Retrieved texts are those in `outputs`: a list of texts or documents, or such a list under
     "retrieved_contexts"; else what the retriever spans of the trace returned. Expected are the
     `content` of "expected_retrieved_context", or "expected_response", in `expectations`. The query
-    is the text of `inputs` under "query", or the only one. MLflow keeps an error in place of a
-    value where verdicts are missing. `name` is "recall_at_5" here, since MLflow's names have no @.
+    is the text of `inputs` under "query", or the only one. If verdicts are missing, MLflow records
+    an error instead of a value. `name` is "recall_at_5" here: MLflow's names can't contain @.
     """
 
     _asking: SampleJudge = PrivateAttr()
@@ -61,9 +61,9 @@ class JudgedMetric(Scorer):  # type: ignore[misc]  # Any where MLflow is not ins
 
 
 class JudgedMatch(Scorer):  # type: ignore[misc]  # Any where MLflow is not installed
-    """Whether the judge takes `outputs`, a text, for "expected_response" of the expectations.
+    """Whether the judge finds that the text `outputs` matches the "expected_response".
 
-    The query is found as by JudgedMetric.
+    The query is found as in JudgedMetric.
     """
 
     _asking: SampleJudge = PrivateAttr()

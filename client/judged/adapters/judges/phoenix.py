@@ -1,4 +1,4 @@
-"""Phoenix (arize-phoenix-evals): our judge and our metrics as evaluators."""
+"""Phoenix (arize-phoenix-evals): judges and metrics as evaluators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from judged.values import Context, Judge
 
 
 class Ranking(BaseModel):
-    """What JudgedMetric reads of a row; Phoenix's `bind_evaluator` maps other names to these."""
+    """The fields of a row that JudgedMetric reads; `bind_evaluator` maps other names to these."""
 
     input: str
     retrieved_contexts: list[str]
@@ -21,7 +21,7 @@ class Ranking(BaseModel):
 
 
 class Answer(BaseModel):
-    """What JudgedMatch reads of a row."""
+    """The fields of a row that JudgedMatch reads."""
 
     input: str
     output: str
@@ -48,7 +48,7 @@ class JudgedMetric(Evaluator):  # type: ignore[misc]  # Any where Phoenix is not
 
 
 class JudgedMatch(Evaluator):  # type: ignore[misc]  # Any where Phoenix is not installed
-    """Whether the judge takes `output` for `reference`: its score, and a label."""
+    """Whether the judge finds that `output` matches `reference`: its score, and a label."""
 
     def __init__(
         self, client: Client, judge: Judge | str | None = None, *, name: str = "judged_match"

@@ -1,4 +1,4 @@
-"""Ragas: a ranking metric of ours for its `evaluate`."""
+"""Ragas: a ranking metric for its `evaluate`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from judged.adapters.judges.sample_judge import SampleJudge
 class JudgedMetric(SingleTurnMetric):  # type: ignore[misc]  # Any where Ragas is not installed
     """A metric such as recall@5 of `retrieved_contexts` against `reference_contexts`.
 
-    `name` is the metric. Ragas makes NaN of a sample whose verdicts are missing, unless it is
-    told to raise.
+    `name` is the metric. For a sample with missing verdicts Ragas gives NaN, unless its
+    `raise_exceptions` is set.
     """
 
     name: str = "recall@5"

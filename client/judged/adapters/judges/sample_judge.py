@@ -1,4 +1,4 @@
-"""What a suite of another library asks a judge or a metric, one sample at a time."""
+"""Judges and measures single samples for the suites of other libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judged.values import Context, Judge, QueryGroup
 
 
 class NoVerdict(FailedPrecondition):
-    """A verdict is missing, so that there is no value: a failure never counts as a 0."""
+    """A verdict is missing, so there is no value: a failure never counts as 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SampleJudge:
     def measure(
         self, metric: str, query: str, expected: Sequence[str], retrieved: Sequence[str]
     ) -> float:
-        """Return a ranking metric of what was retrieved for one query."""
+        """Return a ranking metric of the texts retrieved for one query."""
         group = QueryGroup(query, list(expected), list(retrieved), "sample")
         found = self.client.evaluate([group], [metric], self.judge, timeout=self.timeout)
         result = found.table[metric]

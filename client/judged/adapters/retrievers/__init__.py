@@ -1,1 +1,1 @@
-"""Other libraries' retrievers for our Evaluator."""
+"""Other libraries' retrievers for the Evaluator."""

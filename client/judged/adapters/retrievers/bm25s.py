@@ -12,11 +12,10 @@ from judged.evaluation import Retrieved
 
 
 class Bm25sRetriever:
-    """An index of bm25s over documents in the order of `texts`, asked for all queries at once.
+    """A bm25s index over documents in the order of `texts`; searches for all queries in one call.
 
-    `tokenize` makes what the index takes of the queries, as the documents were tokenised; without
-    it, `bm25s.tokenize` without stemming. `document_ids` name the documents, their places do by
-    default.
+    `tokenize` turns queries into the tokens of the index, as for its documents; the default is
+    `bm25s.tokenize` without stemming. `document_ids` default to the documents' positions.
     """
 
     def __init__(

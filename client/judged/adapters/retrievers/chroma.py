@@ -10,10 +10,10 @@ from judged.evaluation import Retrieved
 
 
 class ChromaRetriever:
-    """A collection of Chroma's, asked for all queries at once.
+    """A Chroma collection; searches for all queries in one call.
 
-    `embed` makes vectors of all queries; without it the collection's own function does. A score is
-    the distance times -1, so that scores fall with rank.
+    `embed` embeds all queries, by default with the collection's own function. A score is the
+    distance times -1, so that scores fall with rank.
     """
 
     def __init__(

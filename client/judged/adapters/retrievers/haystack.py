@@ -8,10 +8,10 @@ from judged.evaluation import Retrieved
 
 
 class HaystackRetriever:
-    """A retriever component of Haystack's, asked for k documents by `top_k`.
+    """A Haystack retriever component; k is passed as `top_k`.
 
-    One that searches by embeddings needs the `embedder` of texts that goes before it in a pipeline.
-    Warm components up before.
+    One that searches by embeddings needs the text `embedder` that precedes it in a pipeline. Warm
+    components up before use.
     """
 
     def __init__(self, retriever: Any, embedder: Any = None) -> None:  # noqa: ANN401 - components have no common type

@@ -10,7 +10,7 @@ from judged.evaluation import Retrieved
 
 
 class LanceRetriever:
-    """A table of LanceDB's, searched by the vector that `embed` makes of the query.
+    """A LanceDB table, searched by the query's vector from `embed`.
 
     `id_column` and `text_column` name its columns. A score is the distance times -1, so that scores
     fall with rank.

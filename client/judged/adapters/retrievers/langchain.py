@@ -9,10 +9,10 @@ from judged.evaluation import Retrieved
 
 
 class LangChainRetriever:
-    """A retriever of LangChain's. A vector store's is asked for k documents.
+    """A LangChain retriever. One of a vector store gets k.
 
-    Others return as many as they are set up for, of which the first k count. A document is known
-    by its `id`, or by `id` or `doc_id` of its metadata.
+    Others return as many documents as configured, of which the first k count. A document's id is
+    its `id`, or `id` or `doc_id` in its metadata.
     """
 
     def __init__(self, retriever: BaseRetriever) -> None:

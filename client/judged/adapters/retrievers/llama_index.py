@@ -9,10 +9,10 @@ from judged.evaluation import Retrieved
 
 
 class LlamaIndexRetriever:
-    """A retriever of LlamaIndex's: nodes with their ids, scores and contents.
+    """A LlamaIndex retriever: nodes with their ids, scores and contents.
 
-    One of a vector index is asked for k: its `similarity_top_k`, 2 by default, is set. Others
-    return as many as they are set up for, of which the first k count.
+    Sets `similarity_top_k` of a vector index, 2 by default, to k. Others return as many nodes as
+    configured, of which the first k count.
     """
 
     def __init__(self, retriever: BaseRetriever) -> None:

@@ -10,11 +10,11 @@ from judged.evaluation import Retrieved
 
 
 class MilvusRetriever:
-    """A collection of Milvus's, searched by the vectors that `embed` makes, all in one call.
+    """A Milvus collection, searched in one call by the queries' vectors from `embed`.
 
     The text of an entity is its field `text_field`, its id the primary key `id_field`;
-    `vector_field` names the vector where the collection has several. A score is the distance, times
-    -1 where a smaller one is nearer (L2), so that scores fall with rank.
+    `vector_field` names the vector if the collection has several. A score is the distance, times
+    -1 if a smaller one is nearer (L2), so that scores fall with rank.
     """
 
     def __init__(

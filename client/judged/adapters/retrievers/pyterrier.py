@@ -1,7 +1,6 @@
-"""PyTerrier (python-terrier): its transformers for the Evaluator, and the runs that it makes.
+"""PyTerrier (python-terrier): its transformers for the Evaluator, and its runs as results.
 
-A run is a DataFrame with a row a result: `qid`, `docno`, `rank`, and `score` and `text` where it
-has them.
+A run is a DataFrame with a row per result: `qid`, `docno`, `rank`, optionally `score` and `text`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from judged.evaluation import Results, Retrieved
 
 
 def read_run(run: pd.DataFrame, texts: Mapping[str, str] | None = None) -> Results:
-    """Return the results of a run, each query's in the order of `rank`.
+    """Return the results of a run, ordered by `rank` within each query.
 
-    The text of a document is the row's, else that of `texts` by its `docno`. Raises ValueError for
-    a frame without the columns.
+    The text of a document is that of its row, else that of `texts` by its `docno`. Raises
+    ValueError for a frame without the columns.
     """
     if not {"qid", "docno", "rank"} <= set(run.columns):
         has = ", ".join(map(str, run.columns))
@@ -38,10 +37,10 @@ def read_run(run: pd.DataFrame, texts: Mapping[str, str] | None = None) -> Resul
 
 
 class PyTerrierRetriever:
-    """A transformer or a pipeline that retrieves, given all queries in one frame of qid and query.
+    """A transformer or pipeline that retrieves, given all queries in one frame of qid and query.
 
-    Its texts come as in `read_run`. It returns as many as it is set up for, of which the first k
-    count: `pipeline % 10` sets 10.
+    Texts are found as in `read_run`. It returns as many documents as configured, of which the first
+    k count: `pipeline % 10` sets 10.
     """
 
     def __init__(

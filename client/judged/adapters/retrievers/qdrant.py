@@ -10,9 +10,9 @@ from judged.evaluation import Retrieved
 
 
 class QdrantRetriever:
-    """A collection of Qdrant's, searched by the vector that `embed` makes of the query.
+    """A Qdrant collection, searched by the query's vector from `embed`.
 
-    The text of a point is that of its payload under `text_key`; `using` names the vector where the
+    The text of a point is in its payload under `text_key`; `using` names the vector if the
     collection has several.
     """
 

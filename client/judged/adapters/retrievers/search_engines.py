@@ -9,10 +9,10 @@ from judged.evaluation import Retrieved
 
 
 class SearchIndexRetriever:
-    """An index that a client of Elasticsearch's or OpenSearch's searches.
+    """An Elasticsearch or OpenSearch index, searched with its client.
 
-    `query` makes the body's "query" of the text; without it, a match on `text_field`. The text of a
-    hit is its source under `text_field`.
+    `query` turns a text into the body's "query", by default a match on `text_field`. The text of a
+    hit is in its source under `text_field`.
     """
 
     def __init__(

@@ -12,12 +12,11 @@ from judged.evaluation import Retrieved
 
 
 class WeaviateRetriever:
-    """A collection of Weaviate's, searched by the vector that `embed` makes of the query.
+    """A Weaviate collection, searched by the query's vector from `embed`.
 
     Without `embed` it is searched by words (BM25). The text of an object is its property
     `text_property`; its id is its UUID, or its property `id_property`. `target_vector` names the
-    vector where the collection has several. A distance counts times -1, so that scores fall with
-    rank.
+    vector if the collection has several. A distance counts times -1, so that scores fall with rank.
     """
 
     def __init__(

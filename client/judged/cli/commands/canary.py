@@ -1,6 +1,6 @@
-"""`judged canary record` and `judged canary check`: whether a judge is still the one it was.
+"""`judged canary record` and `judged canary check`: whether a judge has changed.
 
-What is asked and what the files hold is in `judged.canary`.
+`judged.canary` asks the judge, and defines the files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from judged.cli.server import JudgingCommand
 from judged.evaluation import FileError
 
 ENOUGH_ITEMS = 20
-_WHO = "signature models"
+_IDENTITY = "signature models"
 NOISY = 0.1
 """The largest share of differing verdicts for which docs/ci.md says how soon a change shows."""
 
@@ -83,7 +83,7 @@ class RecordCommand(CascadeOptions, MaxCost):
                 "items on which it is surer"
             )
         counted = {"items": n, "flips": flips, "asks": asks, "share": share, "noisy_items": noisy}
-        return counted | row_of(canary, _WHO)
+        return counted | row_of(canary, _IDENTITY)
 
 
 class CheckCommand(JudgingCommand, MaxCost):
@@ -116,12 +116,12 @@ class CheckCommand(JudgingCommand, MaxCost):
     )
 
     def check_files(self) -> None:
-        """Name the file of the history, before all files are checked."""
+        """Set the default file of the history, then check all files."""
         self.history = self.history or f"{Path(self.canary).with_suffix('')}.history.jsonl"
         super().check_files()
 
     def run(self, out: Output) -> Document:
-        """Ask, and hold the answers against the recorded ones."""
+        """Ask, and compare the answers with the recorded ones."""
         canary, kept = Canary.read(self.canary), self.history or ""
         try:
             history = History.read(kept, canary)
@@ -177,12 +177,12 @@ class CheckCommand(JudgingCommand, MaxCost):
             "flipped": flipped,
             "recorded_signature": canary.signature,
             "recorded_models": canary.models,
-            **row_of(found, _WHO),
+            **row_of(found, _IDENTITY),
         }
 
 
 def _item(line: Line) -> CanaryItem:
-    """Return the item of a line, by its id or else its number."""
+    """Return the item of a line, with the line's id, else its number."""
     given, first = line.fields.get("id"), line.contexts[0]
     return CanaryItem(
         f"line {line.number}" if given is None else str(given),
@@ -197,7 +197,7 @@ def _answered_by(models: Sequence[str]) -> str:
 
 
 def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
-    """Yield a warning for all that shows, without any statistics, that another judge answers."""
+    """Yield a warning for each direct sign that another judge answers; no statistics needed."""
     if found.fingerprint != canary.fingerprint:
         yield (
             f"the judge is set up differently: it was {canary.signature}, and is "
@@ -211,4 +211,4 @@ def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
 
 
 def _exp(log_value: float) -> float:
-    return math.exp(min(log_value, 700.0))  # about the largest that has a number
+    return math.exp(min(log_value, 700.0))  # exp of much more overflows

@@ -1,6 +1,6 @@
-"""`judged agree` and `judged label`: how far raters agree, and items for people to look at.
+"""`judged agree` and `judged label`: agreement of raters, and labelling of judged items.
 
-The numbers are the server's; which items these are is up to `judged.labelling`.
+The server computes the numbers; `judged.labelling` chooses the items.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from judged.labelling import RANDOM_SHARE, Item, Judged, LabelFile, summarize
 from judged.values.choices import estimates_of, shared_warnings
 
 _LARGEST_SCALE = 100
-"""Whole numbers that are filled in where some of a scale are missing."""
+"""Longest scale of whole numbers of which missing ones are filled in."""
 
 
 class AgreeCommand(ResultCommand, IntervalOption):
@@ -77,13 +77,13 @@ class AgreeCommand(ResultCommand, IntervalOption):
 
 @dataclass(frozen=True, slots=True)
 class _Rated:
-    """What raters say of an item; null is nothing."""
+    """The ratings of an item by rater; null is no rating."""
 
     ratings: Mapping[str, str | int | bool | None]
 
 
 def read_ratings(path: str) -> list[dict[str, str]]:
-    """Return the category of each rater by item, as text. Raises FileError."""
+    """Return the rating of each rater as text, for each item. Raises FileError."""
     items: list[dict[str, str]] = []
     line_of: dict[str, int | None] = {}
     empty = "holds no ratings; write lines of {item_id, ratings}"
@@ -103,8 +103,8 @@ def choose_categories(
 ) -> list[str]:
     """Return the categories in order: those given, else those of the file. Raises Problem.
 
-    Whole numbers have an order of their own, in which those between are categories too. Other
-    categories must be given where their order matters.
+    Whole numbers are in numeric order, and on a scale the ones in between are categories too.
+    Other categories must be given if their order matters.
     """
     found = sorted({rating for item in items for rating in item.values()})
     if given is not None:
@@ -158,15 +158,15 @@ class LabelCommand(ResultCommand):
     confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
 
     def run(self, out: Output) -> Document:
-        """Draw, take labels, and say what they are worth."""
+        """Draw items, take labels, and show the estimates from them."""
         judged = Judged.read(self.results, self.random_share, self.draw_seed)
         drawn, items = judged.drawn(self.number), len(judged.items)
         chances = judged.probabilities(self.number)
         labels = LabelFile.read(self.output, judged.items, chances)
         if judged.missing:
             out.warn(
-                f"{plural(judged.missing, 'line')} without a verdict; the labels speak of "
-                "the others alone"
+                f"{plural(judged.missing, 'line')} without a verdict; the estimates are for the "
+                "others alone"
             )
         if not self.summary:
             _on_screen(drawn, labels, chances)

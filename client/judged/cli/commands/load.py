@@ -1,6 +1,6 @@
-"""`judged load`: requests at a rate, and how long their answers take.
+"""`judged load`: sends requests at a rate and measures their latency.
 
-How they are sent and counted is in `judged._load`.
+`judged._load` sends and counts them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST_RPS = 10.0
 _DURATION_S = 60.0
 _STEP_S = 10.0
 _BOUNDS_A_STEP = 50
-"""A step lasts so many times its bound: a rate that is 2 % too high breaks the bound in it."""
+"""Length of a step in bounds: within it, a rate that is 2 % too high exceeds the bound."""
 _FEWEST_BOUNDS = 20
 
 
@@ -40,11 +40,11 @@ class Arrivals(Enum):
 
 
 class LoadCommand(ResultCommand):
-    """Put a load on a server: requests leave when they are due, and wait for nobody.
+    """Put a load on a server: requests are sent when they are due, without waiting for answers.
 
-    Latency is measured from the instant a request was due, so that a server that stalls shows it.
-    Nothing is sent again. Ends with 1 where requests or verdicts failed, or no rate held. Judges
-    that ask language models cost what they cost.
+    Latency is measured from the time a request was due, so that stalls of the server show in it.
+    Nothing is sent again. Ends with 1 if requests or verdicts failed, or no rate was within --p99.
+    Each question to a language model is paid for.
 
     Examples:
     judged load --target 127.0.0.1:8470 --rps 20 --mix semantic:1x10=3,exact:3x10=1
@@ -103,7 +103,7 @@ class LoadCommand(ResultCommand):
             )
 
     def run(self, out: Output) -> Document:
-        """Send, and tell."""
+        """Send the requests, and report."""
         with explained(self.places()):
             mix = request_mix.parse_mix(self.mix)
         due: Callable[[float, float], Iterator[float]]
@@ -147,8 +147,8 @@ class LoadCommand(ResultCommand):
         out.warn(*_warnings(total, outcome, late=late))
         whole = {"headline": headline, "rps": rps, **facts, **document(outcome, load.seconds)}
         rows = [
-            [name, told["sent"], told["answered"], *told["latency_ms"].values()]
-            for name, told in whole["requests"].items()
+            [name, each["sent"], each["answered"], *each["latency_ms"].values()]
+            for name, each in whole["requests"].items()
         ]
         heads = ["requests", "sent", "answered", *(f"p{each:g}" for each in PERCENTILES)]
         out.show(Table(heads, rows), "")
@@ -164,20 +164,20 @@ class LoadCommand(ResultCommand):
 
 @dataclass
 class _Load:
-    """Loads by the options of a command; `kept` is the last one that held, else the last."""
+    """Runs loads by a command's options; `kept` is the last run that passed, else the last."""
 
     command: LoadCommand
     target: str
     requests: Iterator[Request]
     arrivals: Callable[[float, float], Iterator[float]]
     seconds: float
-    held: bool = False
+    passed: bool = False
     kept: tuple[float, Outcome] = field(init=False)
 
     def put(self, rps: float) -> Step:
-        """Return what became of a rate; one that can't hold --p99 any more is ended.
+        """Run a load at a rate and return the result; ends early if --p99 is out of reach.
 
-        Raises Problem where nothing was answered.
+        Raises Problem if nothing was answered.
         """
         due = list(self.arrivals(rps, self.seconds))
         if not due:
@@ -198,16 +198,16 @@ class _Load:
             ((code, n),) = total.errors.most_common(1)
             raise Problem(f"no request was answered: {n} times {code}: {outcome.messages[code]}")
         step = bound.step(rps, outcome)
-        if step.held or not self.held:
-            self.held, self.kept = step.held, (rps, outcome)
+        if step.held or not self.passed:
+            self.passed, self.kept = step.held, (rps, outcome)
         if is_search:
-            held = "held" if step.held else "not held"
-            say(f"{rps:.4g} a second: p99 {step.p99_ms:.1f} ms, {held}")
+            verdict = "held" if step.held else "not held"
+            say(f"{rps:.4g} a second: p99 {step.p99_ms:.1f} ms, {verdict}")
         return step
 
 
 def _warnings(total: Tally, outcome: Outcome, *, late: bool) -> Iterator[str]:
-    """Yield what may be wrong with the result."""
+    """Yield warnings about the result."""
     if late:
         yield (
             f"the client was the bottleneck: requests left {outcome.late_ms:.1f} ms "
@@ -215,8 +215,8 @@ def _warnings(total: Tally, outcome: Outcome, *, late: bool) -> Iterator[str]:
             "lower rate, or load from several machines"
         )
     for code, count in sorted(total.errors.items()):
-        told = of_all(count, total.sent, "request")
-        yield f"{told} failed with {code}: {outcome.messages[code]}"
+        failed = of_all(count, total.sent, "request")
+        yield f"{failed} failed with {code}: {outcome.messages[code]}"
     if total.missing_verdicts:
         yield f"{of_all(total.missing_verdicts, total.contexts, 'verdict')} missing"
     if total.changed:
