@@ -48,30 +48,19 @@ LINGER_S = 0.005
 LEASE_S = 60.0
 """How long a process that does not renew it keeps what it has drawn."""
 
-_CREATE = (
-    """
-    CREATE TABLE IF NOT EXISTS settled (
-        account TEXT NOT NULL, period TEXT NOT NULL, currency TEXT NOT NULL, nano INTEGER NOT NULL,
-        PRIMARY KEY (account, period, currency)
-    ) WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS leases (
-        process TEXT NOT NULL, account TEXT NOT NULL, period TEXT NOT NULL, currency TEXT NOT NULL,
-        nano INTEGER NOT NULL, until REAL NOT NULL,
-        PRIMARY KEY (account, period, currency, process)
-    ) WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS used (
-        day TEXT NOT NULL, tenant TEXT NOT NULL, judge TEXT NOT NULL, model TEXT NOT NULL,
-        rubric TEXT NOT NULL, currency TEXT NOT NULL, questions INTEGER NOT NULL,
-        input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, nano INTEGER NOT NULL,
-        PRIMARY KEY (day, tenant, judge, model, rubric, currency)
-    ) WITHOUT ROWID
-    """,
-)
 # PostgreSQL's statements; `_for_file` makes SQLite's of them.
+TABLES = """
+CREATE TABLE IF NOT EXISTS judged_settled_1 (
+  account text, period text, currency text, nano bigint NOT NULL,
+  PRIMARY KEY (account, period, currency));
+CREATE TABLE IF NOT EXISTS judged_leases_1 (
+  process text, account text, period text, currency text, nano bigint NOT NULL,
+  until double precision NOT NULL, PRIMARY KEY (account, period, currency, process));
+CREATE TABLE IF NOT EXISTS judged_used_1 (
+  day text, tenant text, judge text, model text, rubric text, currency text,
+  questions bigint NOT NULL, input_tokens bigint NOT NULL, output_tokens bigint NOT NULL,
+  nano numeric NOT NULL, PRIMARY KEY (day, tenant, judge, model, rubric, currency));
+"""
 _OF = "account = %s AND period = %s AND currency = %s"
 _UNTIL = f"judged_now_1() + {LEASE_S}"
 _SETTLE = f"""
@@ -368,8 +357,8 @@ class FileLedger(Ledger):
             self._db.create_function("least", 2, min)
             self._db.create_function("greatest", 2, max)
             with transaction(self._db):
-                for statement in _CREATE:
-                    self._db.execute(statement)
+                for statement in TABLES.split(";"):
+                    self._db.execute(_for_file(statement))
         except OSError as error:
             raise SettingsError(
                 f"budget file {path} can't be used: {error.strerror}; name one that the server may "

@@ -32,6 +32,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from judged_server.settings import SettingsError
 from judged_server.store.kept_rows import DAY_S, MAX_WAITING_BYTES, Row, StoreAway
+from judged_server.store.ledger import TABLES
 from judged_server.telemetry import Logger
 
 LEASE_S = 6.0
@@ -60,17 +61,7 @@ CREATE OR REPLACE FUNCTION judged_runs_1(uuid) RETURNS boolean LANGUAGE sql VOLA
   'SELECT EXISTS (SELECT FROM judged_processes_1 WHERE process = $1 AND until > clock_timestamp())';
 CREATE OR REPLACE FUNCTION judged_now_1() RETURNS float8 LANGUAGE sql VOLATILE AS
   'SELECT extract(epoch FROM clock_timestamp())::float8';
-CREATE TABLE IF NOT EXISTS judged_settled_1 (
-  account text, period text, currency text, nano bigint NOT NULL,
-  PRIMARY KEY (account, period, currency));
-CREATE TABLE IF NOT EXISTS judged_leases_1 (
-  account text, period text, currency text, process text, nano bigint NOT NULL,
-  until double precision NOT NULL, PRIMARY KEY (account, period, currency, process));
 CREATE TABLE IF NOT EXISTS judged_writers_1 (process text PRIMARY KEY, last bigint NOT NULL);
-CREATE TABLE IF NOT EXISTS judged_used_1 (
-  day text, tenant text, judge text, model text, rubric text, currency text,
-  questions bigint NOT NULL, input_tokens bigint NOT NULL, output_tokens bigint NOT NULL,
-  nano numeric NOT NULL, PRIMARY KEY (day, tenant, judge, model, rubric, currency));
 """
 _LAST_TABLE = "judged_used_1"
 # A function, since it sees what has been committed when it is called: a statement that waited for
@@ -143,6 +134,7 @@ def connect(url: str, *, durable: bool = True) -> Connection:
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", [_SCHEMA_LOCK])
                 db.execute(_SCHEMA)
+                db.execute(TABLES)
     except BaseException:
         db.close()
         raise
