@@ -1,1 +1,1 @@
-"""All that knows gRPC and protobuf: the calls, what surrounds them, and their messages."""
+"""The gRPC layer: the calls of the contract, their interceptor, and their protobuf messages."""

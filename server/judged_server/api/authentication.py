@@ -1,15 +1,14 @@
-"""Who calls, by token or certificate; and the certificate that the server shows.
+"""Authenticates callers by token or certificate, and loads the server's own certificate.
 
-gRPC asks for it before each handshake, on a thread of its own, and keeps what it has when it gets
-nothing new; the port of HTTP looks whether it is another. So a certificate can be replaced under
-load: connections that stand keep theirs. One that can't be used changes nothing, and is reported.
+The certificate can be replaced under load. gRPC fetches it before each handshake, on a thread of
+its own; the HTTP port checks periodically. Open connections keep the old one. A file that can't be
+used is reported, and the old certificate stays.
 
-Each address that the server listens on has an authenticator of its own, since gRPC does not tell by
-which one a call came. Calls without a valid credential are counted by address. At 256 bits guessing
-tokens does not help; the count bounds what those cost who try, or who go on calling with a token
-that has ended: after so many in a minute they are told when to come again, and leave no more lines
-in the logs. A valid credential is always let in, so that nobody is locked out who shares an
-address, for example behind a proxy.
+Each address that the server listens on has its own authenticator, since gRPC does not say on which
+address a call arrived. Calls without a valid credential are counted by the caller's address. Tokens
+have 256 bits and can't be guessed; the count bounds what failing callers cost. Above the limit per
+minute they get a retry delay and are no longer logged. A valid credential is always accepted, so
+that callers behind one proxy don't lock each other out.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ from judged_server.tenants import FileDirectory, Identity
 from judged_server.watched_files import WatchedFiles
 
 PEM_FILES = ("certificate", "private_key", "client_ca", "metrics_client_ca")
-"""The settings that name the certificate with its chain, its key, and who signs clients'."""
+"""The settings that name the certificate with its chain, its key, and the CAs of clients."""
 
 
 class Loaded(NamedTuple):
-    """A certificate that can be used, and when it ends."""
+    """A usable certificate, and when it expires."""
 
     configuration: grpc.ServerCertificateConfiguration
     ends: datetime
 
 
 class Certificates(WatchedFiles[Loaded]):
-    """The certificate of a server."""
+    """The server's certificate, reloaded when its files change."""
 
     def __init__(self, settings: Settings) -> None:
-        """Read the files of the settings. Raises SettingsError when they can't be used."""
+        """Read the files that the settings name. Raises SettingsError for unusable ones."""
         self._asks_clients = settings.client_ca is not None
         files = [path for name in PEM_FILES if (path := getattr(settings, name))]
         super().__init__("certificate", files, lambda _: load(settings))
         self._taken = self.now
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return what a port is opened with. Clients need a certificate where there is a CA."""
+        """Return the credentials to open a gRPC port; with a CA, clients need a certificate."""
         return grpc.dynamic_ssl_server_credentials(
             self.now.configuration,
             self.fetch,  # type: ignore[arg-type]  # None, for no change, is missing in the stubs
@@ -65,23 +64,23 @@ class Certificates(WatchedFiles[Loaded]):
         )
 
     def context(self, client_ca: Path | None) -> ssl.SSLContext:
-        """Return the same for a port that is not gRPC's, with its clients' authorities.
+        """Return the TLS context for an HTTP port, which verifies clients by `client_ca`.
 
-        The files are read as they are now. Raises OSError while they are being replaced.
+        Reads the files each time. Raises OSError while they are being replaced.
         """
         certificate, private_key, *_ = self._files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(certificate, private_key, password="")  # never ask
+        context.load_cert_chain(certificate, private_key, password="")  # else OpenSSL prompts
         if client_ca is not None:
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return a new certificate; None while there is none. It is gRPC's, and must not raise.
+        """Return the certificate if it has changed, else None. gRPC calls this; must not raise.
 
-        One look is enough here: a key and a certificate that belong together are not half written.
+        One look is enough: a key and certificate that match are not half written.
         """
         with self._lock:
             if (state := self._look()) != self._state:
@@ -94,7 +93,7 @@ class Certificates(WatchedFiles[Loaded]):
 
 def load(settings: Settings) -> Loaded:
     """Return the certificate that the settings name. Raises SettingsError."""
-    # Imported here, as below: it costs start-up time, and only a server with TLS needs it.
+    # Imported here and below because it slows the start, and only servers with TLS need it.
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
 
@@ -132,7 +131,7 @@ def load(settings: Settings) -> Loaded:
 def _parsed(
     settings: Settings, name: str, parse: Callable[[bytes], Any], problem: str
 ) -> tuple[bytes, Any]:
-    """Return what the file of a setting holds, and what it stands for."""
+    """Return the bytes of a setting's file, and what `parse` makes of them."""
     path: Path = getattr(settings, name)
     try:
         content = path.read_bytes()
@@ -148,9 +147,9 @@ def _parsed(
 
 @lru_cache(maxsize=1024)
 def uris_of(pem: bytes) -> tuple[str, ...]:
-    """Return the URIs of a certificate, none where one has a NUL or can't be read.
+    """Return the URIs of a certificate; none if one has a NUL or can't be read.
 
-    Read here, since gRPC's own ends at a NUL: a name that somebody else signed would be a tenant's.
+    gRPC's own parser cuts names at a NUL, so a certificate could pass for another tenant's.
     """
     from cryptography import x509  # noqa: PLC0415
 
@@ -164,7 +163,7 @@ def uris_of(pem: bytes) -> tuple[str, ...]:
 
 
 _HEADER = "authorization"
-_NOBODY = (
+_NO_CREDENTIAL = (
     "this server wants to know who calls: send a token as metadata, authorization: Bearer TOKEN "
     "(judged: --token-file or JUDGED_TOKEN), which its operator makes with judged-server tenants"
 )
@@ -177,9 +176,9 @@ _NOT_ONE = (
 _NOT_VALID = "the token is not valid, or not any more; ask the operator of the server for a new one"
 WINDOW_S = 60.0
 MOST_ADDRESSES = 4096
-"""Addresses that are remembered; with so many, or after a minute, all are forgotten."""
+"""Addresses counted at a time; at this number, or after a minute, all counts are reset."""
 _NETWORK_BITS = 64
-"""What one caller has of IPv6 addresses."""
+"""Prefix length of an IPv6 network, all of whose addresses one caller may have."""
 
 _log = Logger("tenants")
 
@@ -188,7 +187,7 @@ _log = Logger("tenants")
 class FailedCalls:
     """Counts failed calls by address. Used on one event loop.
 
-    An address may make `per_minute` of them; 0 lets it make any number.
+    An address may make `per_minute` of them; 0 means any number.
     """
 
     per_minute: int
@@ -197,9 +196,9 @@ class FailedCalls:
     _ends: float = 0.0
 
     def note(self, peer: str) -> None:
-        """Count a failed call of a peer, by gRPC's name of it.
+        """Count a failed call of a peer, given by gRPC's name for it.
 
-        Raises AuthenticationLimit, which says when to come again, once there were too many.
+        Raises AuthenticationLimit, with a retry delay, above the limit.
         """
         address, now = address_of(peer), self.clock()
         if not self.per_minute or not address:
@@ -218,7 +217,7 @@ class FailedCalls:
 def address_of(peer: str) -> str:
     """Return the address in gRPC's name of a peer, "" for a Unix socket.
 
-    Of IPv6 it is the network of 64 bits, all of which one caller may have.
+    For IPv6 it is the /64 network, all of whose addresses one caller may have.
     """
     family, _, rest = peer.partition(":")
     if family not in {"ipv4", "ipv6"}:
@@ -236,7 +235,7 @@ def address_of(peer: str) -> str:
 class Authenticator:
     """Identifies the callers of one address.
 
-    One that `asks_certificates` lets nobody in without one.
+    With `asks_certificates`, every caller must show a certificate.
     """
 
     directory: FileDirectory
@@ -244,10 +243,10 @@ class Authenticator:
     asks_certificates: bool = False
 
     def identify(self, metadata: Metadata, context: Context) -> Identity:
-        """Return who calls; no message of a stranger is read before this.
+        """Return the caller's identity. Runs before any message of the call is read.
 
-        Raises Unauthenticated, also where two credentials disagree, and AuthenticationLimit instead
-        where the caller's address had too many of these.
+        Raises Unauthenticated, also where token and certificate disagree; AuthenticationLimit
+        once the caller's address has had too many of these.
         """
         try:
             return self._agreed(metadata, context)
@@ -260,13 +259,13 @@ class Authenticator:
         other = self._by_certificate(context) if self.asks_certificates else None
         found = shown or other
         if found is None:
-            raise errors.Unauthenticated(_NO_TENANT if self.asks_certificates else _NOBODY)
+            raise errors.Unauthenticated(_NO_TENANT if self.asks_certificates else _NO_CREDENTIAL)
         if other is not None and other.tenant.name != found.tenant.name:
             raise errors.Unauthenticated(_NOT_VALID)
         return found
 
     def _by_token(self, metadata: Metadata) -> Identity | None:
-        """Return whose token the metadata show, None for no token. Raises Unauthenticated."""
+        """Return the identity of the token shown, None for no token. Raises Unauthenticated."""
         shown = dict(metadata).get(_HEADER)
         if shown is None:
             return None
@@ -277,9 +276,9 @@ class Authenticator:
         return found
 
     def _by_certificate(self, context: Context) -> Identity | None:
-        """Return whom a certificate names by a URI; gRPC has checked who signed it.
+        """Return the identity that the certificate's URI names; TLS has verified the signature.
 
-        Raises Unauthenticated where it names several.
+        Raises Unauthenticated where it names several tenants.
         """
         shown = context.auth_context().get("x509_pem_cert", ())
         found = [self.directory.by_uri(uri) for pem in shown for uri in uris_of(pem)]

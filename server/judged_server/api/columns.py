@@ -1,4 +1,4 @@
-"""The columns of numbers that callers send: how long each is, and what its values may be."""
+"""Rules for the columns of numbers that callers send: their length and their values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from judged_server.statistics.calibration import calibrate, frontier
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column may be; a word in braces, in a text, stands for how many of that there are.
+    """The rules of one column. In the strings, `{name}` is replaced by the count of that name.
 
-    `of` is what it has one entry each of: another column of its message, or what the reader counts.
-    One that is `optional` may be empty instead. `some` is what it must hold one of at least, `most`
-    of them at most, 0 for any number. Values lie in the interval `within`, which `rule` says in
-    other words, and with `rises` each is above the one before it. They may be NaN with `nan`, and
-    anything where the column `unread` has their places.
+    The column has one entry per entry of `of`, another column or a count that the reader passes;
+    an `optional` column may be empty instead. With `some` (the word for an entry in errors) it must
+    not be empty. It has at most `most` entries, 0 for any number. Values lie in the interval
+    `within`; errors say `rule` instead where it is set. With `rises` values strictly increase.
+    With `nan` they may be NaN. Values at the places listed in the column `unread` are not checked.
     """
 
     of: str = ""
@@ -119,19 +119,19 @@ COLUMNS: Mapping[type[Message], Mapping[str, Column]] = {
         ),
     },
 }
-"""By the message that has them; paths are those of its fields."""
+"""The columns of each message, by field name."""
 Columns = Mapping[str, Column]
 VALUES_OF_TEXTS: Columns = {"values": Column("items", SHARE, some="value", nan=True)}
-"""Of a ValueColumn of ComputeTextMetrics."""
+"""For a ValueColumn of ComputeTextMetrics."""
 
 
 def read_columns(
     message: Message, path: str = "", rules: Columns | None = None, **counted: int
 ) -> dict[str, FloatArray]:
-    """Return the columns of a message that have an interval, once all keep their rules.
+    """Check all columns of a message; return those whose rule has an interval.
 
-    These are those of COLUMNS unless others are given. Raises InvalidField and LimitExceeded at a
-    column, or an entry of one.
+    The rules are those in COLUMNS unless `rules` are given. Raises InvalidField and LimitExceeded
+    with the path of a column, or of an entry.
     """
     rules = rules or COLUMNS[type(message)]
     counted = {name: len(getattr(message, name)) for name in rules} | counted

@@ -1,9 +1,9 @@
-"""Calls that are sent again under their request_id: worked once, answered each time.
+"""Idempotent calls: a call sent again under its request_id is computed once and answered each time.
 
-Shared and kept are whole replies as they were written, and parts of streams (the verdicts of a
-chunk, one score) as values. A call that all its callers have left goes on for a grace, so that a
-caller whose connection broke finds it when they come again; somebody who gave up looks the same
-from here.
+Unary replies are shared and kept as serialized bytes; parts of streams (the verdicts of a chunk,
+one score) as values. A call whose callers have all left goes on for a grace period, so that a
+caller whose connection broke can pick it up on retry. The server can't tell that caller from one
+that gave up.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from judged_server.scheduling.fairness import SingleFlight
 Answer = TypeVar("Answer", bytes, Verdicts, AnswerScore)
 
 KEPT_S = 600.0
-"""How long an answer is kept from when it was there."""
+"""How long an answer is kept."""
 MOST_BYTES = 64 << 20
-"""Of all answers that are kept."""
+"""The most bytes of all kept answers."""
 GRACE_S = 10.0
-"""How long a call goes on without callers, for them to return."""
+"""How long a call goes on after its last caller has left."""
 ENTRY_BYTES = 1_000
-"""What a kept answer takes beside its own bytes."""
+"""Memory of a kept answer beyond its own bytes."""
 
 _UUID4 = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
@@ -43,13 +43,13 @@ _UUID4 = re.compile(
 
 
 def check_request_id(request_id: str, at: str = "request_id") -> None:
-    """Raise InvalidField for what is no UUID of version 4."""
+    """Raise InvalidField unless `request_id` is a UUID of version 4."""
     rule = "must be a UUID of version 4, new for each call; or leave it out"
     need(bool(_UUID4.fullmatch(request_id)), at, rule)
 
 
 def digest_of(*facts: object) -> bytes:
-    """Return 32 bytes that two calls share when they agree in all these facts, messages or not."""
+    """Return a SHA-256 digest of the facts; they may be protobuf messages or other values."""
     found = hashlib.sha256()
     for fact in facts:
         if isinstance(fact, Message):
@@ -61,14 +61,14 @@ def digest_of(*facts: object) -> bytes:
 
 
 class _Work(NamedTuple):
-    """Work that is under way: the digest of its request, and the caller who began it."""
+    """Work in flight: the digest of its request, and the caller that began it."""
 
     digest: bytes
     caller: Caller
 
 
 class _Kept(NamedTuple):
-    """An answer, its size in bytes, and until when it counts, on the clock of the calls."""
+    """A kept answer, its size in bytes, and when it expires, by the clock of IdempotentCalls."""
 
     digest: bytes
     answer: Any
@@ -78,10 +78,10 @@ class _Kept(NamedTuple):
 
 @dataclass
 class IdempotentCalls:
-    """The calls of a server by their request_id. For the event loop's thread.
+    """The server's calls by request_id. For the event loop's thread.
 
-    Answers of `most_bytes` in all are kept; the oldest give way. A call goes on for `grace_s`
-    seconds after its last caller has gone.
+    Keeps at most `most_bytes` of answers and evicts the oldest first. A call goes on for `grace_s`
+    seconds after its last caller has left.
     """
 
     most_bytes: int = MOST_BYTES
@@ -91,7 +91,7 @@ class IdempotentCalls:
     _kept: dict[str, _Kept] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin without a call."""
+        """Begin with no call in flight."""
         self._calls: SingleFlight[_Work, Any] = SingleFlight(self._grace)
 
     async def once(
@@ -105,17 +105,17 @@ class IdempotentCalls:
         is_part: bool = False,
         keeps_faults: bool = False,
     ) -> Answer:
-        """Return the answer to what has an id: a kept one, or what `work` returns.
+        """Return the answer for a request_id: a kept one, that of work in flight, or of `work`.
 
-        `facts` are all that the answer depends on, `caller` the one whom `work` is to serve if it
-        begins now. A stream has many parts under one id, which its facts tell apart. A `call`
-        without a cost tracker gets that of the work. What has a fault is kept only with
-        `keeps_faults`: else the next try may fare better. Raises InvalidField when the id is that
-        of a call with other facts, and as `work` does.
+        `facts` are all that the answer depends on; `caller` is who `work` serves if it begins now.
+        With `is_part` one id has many answers, told apart by their facts. A `call` without a cost
+        tracker gets the one of the work. Answers with faults are kept only with `keeps_faults`;
+        otherwise the next try computes them again. Raises InvalidField when the id was used with
+        other facts, and what `work` raises.
         """
         size = sum(fact.ByteSize() for fact in facts if isinstance(fact, Message))
         digest = await run_by_size(size, digest_of, *facts)
-        # An id is its tenant's own: the same one of another is another.
+        # Ids are scoped by tenant.
         key = f"{call.tenant.name}/{request_id.lower()}/{digest.hex() if is_part else ''}"
         self._drop_expired()
         kept, flight = self._kept.get(key), self._calls.find(key)
@@ -141,11 +141,11 @@ class IdempotentCalls:
         return cast("Answer", await self._calls.wait(flight))
 
     async def close(self) -> None:
-        """End all calls that are in work."""
+        """Cancel all calls in flight."""
         await self._calls.close()
 
     def _grace(self, work: _Work) -> float:
-        """Return how long work goes on alone: for the grace, or with the time that it has."""
+        """Return how long work goes on without callers: the grace, or less by its deadline."""
         deadline = work.caller.deadline
         left = self.grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
         return min(self.grace_s, left)
@@ -159,16 +159,16 @@ class IdempotentCalls:
         else:
             size += write_score(answer).ByteSize()
         if size > self.most_bytes:
-            return  # too large, it would push out all the others, and then not fit
+            return  # it would evict all the others and still not fit
         self._kept[key] = _Kept(digest, answer, size, self.clock() + KEPT_S)
         self._bytes += size
         self._drop_expired()
 
     def _drop_expired(self) -> None:
-        """Forget what was kept for its time, and the oldest of what is too much."""
+        """Drop expired answers, and the oldest ones beyond `most_bytes`."""
         now = self.clock()
         while self._kept:
-            oldest, first = next(iter(self._kept.items()))  # they stand in order
+            oldest, first = next(iter(self._kept.items()))  # in order of insertion, so of expiry
             if self._bytes <= self.most_bytes and first.until > now:
                 return
             self._bytes -= self._kept.pop(oldest).size

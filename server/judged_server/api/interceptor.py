@@ -1,10 +1,10 @@
-"""What surrounds every call: who calls, request id, deadline, access log line, and one guard.
+"""Wraps every call: authentication, request id, deadline, access log line, error handling.
 
-`handlers` wraps the methods of a service once. `status` says what a domain error means.
+`handlers` wraps the methods of a service once. `status` maps domain errors to gRPC statuses.
 
-What this is for (each was seen with plain grpc.aio handlers): an uncaught exception sends its
-text to the caller; a CancelledError that nobody asked for leaves the caller hanging until its own
-deadline; bytes that do not parse fail as UNKNOWN before any handler runs.
+It prevents three faults seen with plain grpc.aio handlers: an uncaught exception sends its text to
+the caller; a stray CancelledError leaves the caller hanging until its own deadline; bytes that do
+not parse fail as UNKNOWN before any handler runs.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from judged_server.tenant import SENDER, TENANT, Sender
 from judged_server.tenants import FileDirectory
 
 WORK_CLASS = "x-judged-class"
-"""Metadata of a call that may wait behind interactive ones: the value is "batch"."""
+"""Metadata key of a call that may wait behind interactive ones; the value is "batch"."""
 CHANNEL_ID = "x-judged-channel"
-"""Metadata that tells callers on a Unix socket apart: chance of 64 bits or more, one a channel."""
+"""Metadata key of a channel's random id of 64 bits or more: it tells apart Unix socket clients."""
 _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 
 Handler = Callable[[Any, Context], Any]
 
 _LEAVES_NO_LINE = errors.AuthenticationLimit.reason
-"""Strangers who go on and on fill no disk."""
+"""Such failures are not logged: unauthenticated callers must not fill the disk."""
 _STATUS_S = 1.0
-"""How long a call waits for its status to be taken."""
+"""How long a call waits for gRPC to send its status."""
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
-"""How long no call must come, at the end of a drain, and how long that is waited for."""
+"""An idle drain ends after QUIET_S without a new call, or after LONGEST_QUIET_S at most."""
 _DRAINING, _DRAINED_AFTER_S = "the server is shutting down; another replica may answer", 1.0
 _LOOK_S = 0.01
-"""How often a drain looks whether calls are left."""
+"""How often a drain checks for calls in work."""
 _CLOCKS_APART_S = 0.02
-"""What may be left of a call's time, by our clock, when its caller's deadline has ended it."""
+"""A cancelled call with less time left than this was ended by its caller's deadline."""
 
 _log, _calls = Logger("tenants"), Logger("call")
 
 
 @dataclass(eq=False)
 class CallInterceptor:
-    """Wraps method handlers, and knows the calls in work. One instance serves a whole server."""
+    """Wraps method handlers and tracks the calls in work. One instance serves a whole server."""
 
     settings: Settings
     receiver: Receiver
@@ -75,23 +75,23 @@ class CallInterceptor:
 
     @property
     def in_work(self) -> int:
-        """The calls with a limit that are in work: watchers of health never finish."""
+        """The number of calls in work. Health watchers are not counted: they never finish."""
         return sum(call.counted for call in self._calls.values())
 
     def drain(self) -> None:
-        """Reject every limited call from now on; those in work go on."""
+        """Reject new calls except health checks from now on; calls in work go on."""
         self._draining = True
 
     async def wait_idle(self) -> None:
-        """Return when no call with a limit is in work."""
-        while self.in_work:  # noqa: ASYNC110 - for a drain alone
+        """Return when no counted call is in work."""
+        while self.in_work:  # noqa: ASYNC110 - used only in a drain
             await asyncio.sleep(_LOOK_S)
 
     async def wait_quiet(self) -> None:
-        """Return when none is in work and none has come for QUIET_S, or after LONGEST_QUIET_S.
+        """Return once idle with no new call for QUIET_S, or LONGEST_QUIET_S after going idle.
 
-        So those that gRPC has received and not begun hear that the server drains, and whoever has
-        heard it comes back later than that.
+        So calls that gRPC has received but not begun are rejected as draining. Their clients
+        retry later than QUIET_S.
         """
         await self.wait_idle()
         ends = time.monotonic() + LONGEST_QUIET_S
@@ -103,7 +103,7 @@ class CallInterceptor:
                 return
 
     async def cut_short(self, grace_s: float) -> None:
-        """End all calls in work as drained; return when they have ended, or after `grace_s`."""
+        """End all calls in work with Draining; return when they have ended, or after `grace_s`."""
         for call in self._calls.values():
             if call.counted:
                 call.stop(errors.Draining(_DRAINING, _DRAINED_AFTER_S))
@@ -112,7 +112,7 @@ class CallInterceptor:
                 await self.wait_idle()
 
     def recheck(self, directory: FileDirectory) -> None:
-        """End the calls in work whose credential does not count any more."""
+        """End the calls in work whose credential is no longer valid."""
         for call in self._calls.values():
             if call.identity is None or call.ended_by or directory.counts(call.identity):
                 continue
@@ -126,18 +126,18 @@ class CallInterceptor:
         *,
         limited: bool = True,
     ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Return gRPC's handlers of a service, by the names of its methods.
+        """Return gRPC's handlers of a service, by method name.
 
         The methods of `servicer` take a message, or an iterator of those received, and the `Call`.
-        Without `callers` everybody is served; not `limited`, calls have no deadline of ours, and a
-        drain does not wait for them.
+        Without `callers` no credential is needed. With `limited=False` calls get no deadline from
+        the server, and a drain does not wait for them.
         """
         found = {}
         for method in service.methods:
             if (inner := getattr(servicer, method.name, None)) is None:
                 continue
-            # Requests are streams, since only such a one decides when gRPC receives the message:
-            # after it is known who calls.
+            # All requests are streams to gRPC, since only a stream's handler decides when the
+            # message is received: after authentication.
             make: Callable[..., Any] = grpc.stream_unary_rpc_method_handler
             if method.client_streaming or method.server_streaming:
                 make = grpc.stream_stream_rpc_method_handler
@@ -153,7 +153,7 @@ class CallInterceptor:
         *,
         limited: bool,
     ) -> Handler:
-        """Return the handler around `inner`: a call begins, is let in, works, and ends here."""
+        """Return a handler that begins a call, admits it, runs `inner`, and ends it."""
         many, streams = method.client_streaming, method.server_streaming
         receive = self.receiver.first if limited else self.receiver.strangers
         kind: Any = GetMessageClass(method.input_type)
@@ -169,7 +169,7 @@ class CallInterceptor:
                 if limited:
                     self._let_in(call, method)
                 async with asyncio.timeout(call.limit_s) as call.timeout:
-                    reader = getattr(context, "reader", of_grpc)  # one by HTTP has its own
+                    reader = getattr(context, "reader", of_grpc)  # an HTTP call has its own
                     message: Any
                     if many:
                         message = self.receiver.each(requests, reader, call)
@@ -181,7 +181,7 @@ class CallInterceptor:
                 wire = _failure(call, error)
                 if wire is None:
                     raise
-                # Frames hold the request, and a cycle of them would be found by a rare collection.
+                # Frames hold the request; a reference cycle would keep it until a rare full GC.
                 error.__traceback__ = error.__context__ = None
                 await self._refuse(call, wire)
                 return None  # gRPC knows that the call was aborted
@@ -196,10 +196,10 @@ class CallInterceptor:
     async def _write_all(self, context: Context, replies: AsyncGenerator[Any, None]) -> None:
         """Write the replies of a stream.
 
-        Raises DeadlineExceeded where nobody reads them any more.
+        Raises DeadlineExceeded when the caller stops reading.
         """
         unread_s = self.settings.max_unread_s
-        # Closed here and now, so that what it started never outlives the call.
+        # Closed at once, so that the tasks it started never outlive the call.
         async with aclosing(replies):
             async for reply in replies:
                 try:
@@ -211,13 +211,13 @@ class CallInterceptor:
                     ) from None
 
     def _begin(self, method: MethodDescriptor, context: Context, *, counted: bool) -> Call:
-        """Note a call that begins, and give it an id."""
+        """Register a new call, and give it an id if its caller gave none."""
         name = f"/{method.containing_service.full_name}/{method.name}"
         metadata: Any = context.invocation_metadata() or ()
         request_id = callers_id(metadata)
         if request_id is None:
             request_id = f"{_PROCESS}-{next(_NUMBERS):x}"
-            # Not to a caller who knows it: a trailer takes a fiftieth of a small call.
+            # Only for callers that sent no id: a trailer takes 2% of the time of a small call.
             context.set_trailing_metadata(((REQUEST_ID, request_id),))
         task, started = asyncio.current_task(), time.perf_counter()
         call = Call(name, context, metadata, request_id, counted, started, task)
@@ -228,7 +228,7 @@ class CallInterceptor:
         return call
 
     def _let_in(self, call: Call, method: MethodDescriptor) -> None:
-        """Note who has sent a call, and when its caller stops waiting. Raises Draining."""
+        """Set the sender and the deadline of a call. Raises Draining."""
         settings, many = self.settings, method.client_streaming
         streams = many or method.server_streaming
         maximum_s = settings.max_stream_deadline_s if streams else settings.max_unary_deadline_s
@@ -238,7 +238,7 @@ class CallInterceptor:
             raise errors.Draining(_DRAINING, _DRAINED_AFTER_S)
         asked_s = call.context.time_remaining()
         left_s = min(settings.default_deadline_s if asked_s is None else asked_s, maximum_s)
-        if left_s != asked_s:  # else gRPC enforces the caller's own
+        if left_s != asked_s:  # else gRPC enforces the caller's own deadline
             call.limit_s = left_s
         call.deadline = asyncio.get_running_loop().time() + left_s
 
@@ -251,14 +251,14 @@ class CallInterceptor:
             async with asyncio.timeout(_STATUS_S):
                 await call.context.abort(wire.code, wire.message, trailers)
         except grpc.aio.AbortError as aborted:
-            # gRPC keeps it in the call, and so the call in itself, if it names these frames.
+            # gRPC stores the error in the call; its frames would make a reference cycle.
             aborted.__traceback__ = aborted.__context__ = None
         except TimeoutError:
-            # It waits behind replies that nobody reads; gRPC hands it over when it is asked for.
+            # The status waits behind unread replies; gRPC delivers it when the caller reads on.
             raise asyncio.CancelledError from None
 
     def _end(self, call: Call) -> None:
-        """Forget a call that has ended, and tell those who count, trace and log."""
+        """Unregister a call that has ended; record it in metrics, trace and log."""
         took = time.perf_counter() - call.started
         call.room.close()
         self._calls.pop(call.task, None)
@@ -286,7 +286,7 @@ class CallInterceptor:
 
 
 def _failure(call: Call, error: BaseException) -> WireError | None:
-    """Return what a caller is told of what ended a call; None for a cancel."""
+    """Return the error to send for what ended a call; None for a cancellation."""
     if call.ended_by is not None and call.task is not None and call.task.cancelling():
         call.task.uncancel()
         return to_wire(call.ended_by)
@@ -301,15 +301,15 @@ def _failure(call: Call, error: BaseException) -> WireError | None:
 
 
 def _sender(call: Call, *, is_batch: bool) -> Sender:
-    """Return who has sent a call: its tenant, or its connection where there are no tenants."""
+    """Return the sender of a call: its tenant, or its connection where there are no tenants."""
     is_batch = is_batch or (WORK_CLASS, "batch") in call.metadata
     name = call.tenant.name or call.context.peer()
     if name == "unix:":
-        # gRPC does not tell connections of a Unix socket apart. Who sends no id shares a turn.
+        # gRPC does not tell apart connections of a Unix socket. Callers without an id share a turn.
         name = f"unix:#{callers_id(call.metadata, CHANNEL_ID) or ''}"
     return Sender(name, call.tenant.weight, is_batch)
 
 
-def _written_bytes(reply: Any) -> bytes:  # noqa: ANN401 - a message, or one that is written already
+def _written_bytes(reply: Any) -> bytes:  # noqa: ANN401 - a message, or one already serialized
     written: bytes = reply if type(reply) is bytes else reply.SerializeToString()
     return written

@@ -1,8 +1,8 @@
-"""The services and the addresses they are served on, health among them.
+"""The services, health among them, and the addresses they are served on.
 
-Anybody may ask for health, without a credential. So nothing of a request is kept, watchers are
-counted, and nothing waits for one who does not read: gRPC's own servicer holds a lock while it
-writes, and such a watcher kept a server from its drain.
+Health checks need no credential. So nothing of a request is kept, the number of watchers is
+limited, and nothing waits for a watcher that does not read. gRPC's own health servicer holds a lock
+while it writes; such a watcher blocked the server's drain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from judged_server.api.servicer import Servicer
 from judged_server.settings import Settings
 
 WATCHERS, WATCHERS_OF_AN_ADDRESS = 1024, 256
-"""At once; one takes some 20 kB. All Unix sockets together count as an address."""
+"""The most watchers at a time; one takes some 20 kB. All Unix sockets count as one address."""
 _BACK_AFTER_S = 30.0
 _SERVING = pb.HealthCheckResponse.SERVING
 _NOT_SERVING = pb.HealthCheckResponse.NOT_SERVING
@@ -37,7 +37,7 @@ _UNKNOWN = 'no service of this server has this name; "" is the server itself'
 
 
 class Health:
-    """Tells whether the server serves. Used on one event loop."""
+    """The health service: reports whether the server serves. Used on one event loop."""
 
     def __init__(self, services: tuple[str, ...]) -> None:
         self._services = frozenset(("", *services))
@@ -47,28 +47,28 @@ class Health:
         self._watchers: Counter[str] = Counter()
 
     def is_serving(self) -> bool:
-        """Return whether the server takes calls and its models run."""
+        """Return whether the server accepts calls and its models run."""
         return bool(self._status == _SERVING)
 
     def report(self, serves: bool) -> None:
-        """Tell everybody from now on whether the server serves; ignored once it drains."""
+        """Set the status for all services; ignored once the server drains."""
         if not self._is_draining:
             self._status = _SERVING if serves else _NOT_SERVING
             self._changed.set()
             self._changed = asyncio.Event()
 
     def drain(self) -> None:
-        """Tell everybody that the server does not serve, and nothing else any more."""
+        """Set the status to NOT_SERVING for good."""
         self.report(False)
         self._is_draining = True
 
     async def Check(self, request: pb.HealthCheckRequest, call: Call) -> pb.HealthCheckResponse:
-        """Tell the status now."""
+        """Return the current status."""
         await self._refuse_unknown(request, call)
         return pb.HealthCheckResponse(status=self._status)
 
     async def List(self, _: pb.HealthListRequest, __: Call) -> pb.HealthListResponse:
-        """Tell the status of all services."""
+        """Return the status of all services."""
         return pb.HealthListResponse(
             statuses={name: pb.HealthCheckResponse(status=self._status) for name in self._services}
         )
@@ -76,20 +76,20 @@ class Health:
     async def Watch(
         self, request: pb.HealthCheckRequest, call: Call
     ) -> AsyncIterator[pb.HealthCheckResponse]:
-        """Tell the status now and whenever it changes. The interceptor ends what nobody reads.
+        """Yield the current status, then each change. The interceptor ends unread streams.
 
-        For an unknown service it ends at once, without a message: clients that were told
-        SERVICE_UNKNOWN would watch again at once, and for ever.
+        For an unknown service it ends at once without a message: on SERVICE_UNKNOWN clients would
+        watch again at once, endlessly.
         """
         await self._refuse_unknown(request, call)
         del request
         with self._counted(address_of(call.context.peer())):
-            told = None
+            sent = None
             while True:
                 changed = self._changed
-                if told != self._status:
-                    told = self._status
-                    yield pb.HealthCheckResponse(status=told)
+                if sent != self._status:
+                    sent = self._status
+                    yield pb.HealthCheckResponse(status=sent)
                 else:
                     await changed.wait()
 
@@ -99,7 +99,7 @@ class Health:
 
     @contextmanager
     def _counted(self, address: str) -> Iterator[None]:
-        """Count a watcher for the length of a `with`. Raises Overloaded for one too many."""
+        """Count a watcher for the duration of a `with`. Raises Overloaded above the limits."""
         if self._watchers[address] >= WATCHERS_OF_AN_ADDRESS or self._watchers.total() >= WATCHERS:
             raise errors.Overloaded(
                 f"{WATCHERS_OF_AN_ADDRESS} may watch the health of this server from one address, "
@@ -119,17 +119,17 @@ HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 CONTRACT = (JUDGE, STATISTICS)
 
 CALLS_OF_A_CONNECTION = 256
-"""Calls in work on one connection; clients know, and let further ones wait on their side."""
+"""Calls in work on one connection. Clients know this limit and queue further calls themselves."""
 
 CALLS_TO_BEGIN = 4096
-"""Calls of all connections that were received and not begun; gRPC cancels those beyond. It takes a
-burst of many clients, since beginning a call is all that this waits for."""
+"""Calls of all connections received and not begun; gRPC cancels any beyond. Since calls begin at
+once, only a burst of many clients reaches it."""
 
 SHORTEST_PING_MS = 30_000
-"""How often a client may ask whether the connection still stands; ours ask once a minute."""
+"""The shortest interval of a client's keepalive pings; our client pings once a minute."""
 
 UNASKED_BYTES = 1 << 16
-"""What gRPC receives of a message before it is asked for: most are all there by then."""
+"""What gRPC receives of a message before the server reads it; most messages are no larger."""
 
 _IDENTITY_AND_GZIP = 0b101
 
@@ -137,7 +137,7 @@ _IDENTITY_AND_GZIP = 0b101
 def connection_options(settings: Settings) -> tuple[tuple[str, int], ...]:
     """Return the options of gRPC's server.
 
-    A connection of `max_connection_age_s` takes no more calls, and ends after its last one.
+    A connection older than `max_connection_age_s` takes no new calls and ends after its last one.
     """
     age = (("grpc.max_connection_age_ms", 1000 * settings.max_connection_age_s),)
     return (
@@ -146,28 +146,28 @@ def connection_options(settings: Settings) -> tuple[tuple[str, int], ...]:
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
-        # Windows grow with messages that are asked for, and not with what the network could carry:
-        # else gRPC takes in megabytes of each message that nobody has asked for.
+        # Flow-control windows grow with the messages that the server reads, not with the network's
+        # capacity: else gRPC buffers megabytes of each message before it is read.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", UNASKED_BYTES),
-        # What is compressed comes as it is, and `requests` inflates it where there is room; it
-        # knows gzip, and the other one, deflate, is refused as UNIMPLEMENTED.
+        # Messages arrive compressed, and `requests` inflates them once there is room. It supports
+        # gzip only; deflate is rejected as UNIMPLEMENTED.
         ("grpc.per_message_decompression", 0),
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_AND_GZIP),
-        # On by default, it counts a call that has just ended as one in work, and so refuses those
-        # of a client that keeps to the limit: 243 of 3,000 calls at once, retries included.
+        # On by default. It counts a call that has just ended as one in work, and so rejects calls
+        # of a client that keeps the limit: 243 of 3,000 concurrent calls, retries included.
         ("grpc.http.overload_protection", 0),
-        # By default calls are cancelled at random from 1,000 on, four busy clients.
+        # By default calls are cancelled at random above 1,000: four busy clients.
         ("grpc.server.max_pending_requests", CALLS_TO_BEGIN),
         ("grpc.server.max_pending_requests_hard_limit", CALLS_TO_BEGIN),
-        # Without this a client that pings through a call of minutes is cut off as a flood.
+        # By default a client that pings during a call of minutes is disconnected as a flood.
         ("grpc.http2.min_ping_interval_without_data_ms", SHORTEST_PING_MS),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address, and who calls by it: everybody, without `callers`."""
+    """An address and how its callers are authenticated; not at all without `callers`."""
 
     address: Address
     callers: Authenticator | None = None
@@ -176,7 +176,7 @@ class Listener:
 
 @dataclass(slots=True)
 class Services:
-    """What answers calls, all through one interceptor. Used on one event loop."""
+    """The gRPC server with its services, all behind one interceptor. Used on one event loop."""
 
     servicer: Servicer
     health: Health
@@ -187,24 +187,24 @@ class Services:
     def contract(
         self, callers: Authenticator | None
     ) -> dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]:
-        """Return the handlers of the contract, by service and method, for an address's callers."""
+        """Return the contract's handlers by service and method, for one address's callers."""
         return {
             service.full_name: self.interceptor.handlers(service, self.servicer, callers)
             for service in CONTRACT
         }
 
     def register_health(self, server: grpc.aio.Server) -> None:
-        """Add the health service, which serves everybody: that a server runs is no secret.
+        """Add the health service, which needs no credential: that a server runs is no secret.
 
-        gRPC hands over one call at a time, in the order in which they came, of all the methods that
-        it finds handlers for when they are called. Those of a method that it knows beforehand, as
-        of this service, stand in a line of their own, so that no check waits for other calls.
+        gRPC keeps one queue for all calls whose handlers it looks up when they arrive, and hands
+        them over one at a time. Registered methods, as here, have queues of their own, so health
+        checks don't wait for other calls.
         """
         handlers = self.interceptor.handlers(HEALTH, self.health, limited=False)
         server.add_registered_method_handlers(HEALTH.full_name, handlers)
 
     async def open(self, listener: Listener, settings: Settings) -> Address:
-        """Listen, and return where; raises AddressError."""
+        """Listen, and return the address. Raises AddressError."""
         self.server = server = grpc.aio.server(options=connection_options(settings))
         for service, handlers in self.contract(listener.callers).items():
             finder = grpc.method_handlers_generic_handler(service, handlers)
@@ -215,20 +215,20 @@ class Services:
         return self.address
 
     async def close(self, grace_s: float) -> None:
-        """Take no more calls; end those that are left after some seconds."""
+        """Take no more calls; end those that are still in work after `grace_s`."""
         if self.server is not None:
             await self.server.stop(grace_s)
         self.remove_socket()
 
     def remove_socket(self) -> None:
-        """Remove the file that says that a server is here."""
+        """Remove the file of the Unix socket, if there is one."""
         if self.address is not None and self.address.path is not None:
             self.address.path.unlink(missing_ok=True)
 
 
 def _bind(server: grpc.aio.Server, listener: Listener, settings: Settings) -> Address:
     address = listener.address
-    # Nobody else's from the moment the socket exists; owner, group and mode follow.
+    # Private from the moment the socket exists; `share_socket` sets group and mode afterwards.
     mask = os.umask(0o177) if address.path is not None else None
     try:
         if listener.certificates is None:

@@ -1,34 +1,34 @@
-"""Requests: the call that each of them is, the rules of its values, how it is received, its memory.
+"""Requests: calls, rules of their values, and how their messages are received and admitted.
 
-`Call` holds all that is known of a caller. The tenant and the sender are also set for the task of
-the call (`tenant.TENANT`, `SENDER`), for the layers below that know no calls.
+`Call` holds all that is known about a call. The tenant and the sender are also set as context
+variables (`tenant.TENANT`, `SENDER`) for the layers below, which don't see the `Call`.
 
-**Values.** The codec knows what a field is called and its type, RULES, once for all values, what it
-may be beyond that; faults name its path.
+**Values.** The codec knows the names and types of fields; RULES says which values they may have.
+Errors name the path of the field.
 
 **Receiving.** A small message is parsed on the event loop. One of INLINE_BYTES or more stays bytes
-until there is room for it; a thread inflates and parses one at a time, and callers take turns. gRPC
-itself would inflate it on the event loop (40 messages of 15 kB that inflate to 15 MB held up health
-checks for 13 s); see `connection_options` in `listeners`.
+until there is room for it; then a thread inflates and parses one at a time, and senders take turns.
+gRPC itself would inflate it on the event loop (40 messages of 15 kB that inflate to 15 MB delayed
+health checks by 13 s); see `connection_options` in `listeners`.
 
-A parsed field takes memory however short it is: 16 MiB of empty groups become 1 GB. So the fields
-of less than 128 bytes are counted before a message is parsed: a known tag, then a length, then
-another tag. The count includes a few parts of texts, and misses only what stands before a field
-that the contract does not know.
+A parsed field takes memory however short it is: 16 MiB of empty groups become 1 GB. So fields of
+less than 128 bytes are counted before a message is parsed: a known tag, a length, then another tag.
+The count may include parts of texts. It misses only fields that precede one unknown to the
+contract.
 
-**Memory.** A request takes several times its size: its bytes, the message, the texts, what a judge
-makes of them; and each of its fields takes objects. What does not fit is rejected at once with
+**Memory.** A request takes several times its size: its bytes, the message, the texts, the judge's
+copies; and each of its fields takes objects. A request that does not fit is rejected at once with
 RetryInfo, since an unbounded queue makes every answer late.
 
-A sender may hold twice what it leaves free, for a weight of 1: two thirds of the room if alone, two
-fifths beside another that does as much. So whatever its calls wait for, such as a slow provider,
-others find room, and no work that has begun is discarded.
+A sender of weight 1 may hold twice what it leaves free: two thirds of the room if alone, two fifths
+beside another that does the same. So even when its calls wait for a slow provider, others find
+room, and work that has begun is never discarded.
 
-**Arrivals.** Messages on their way have as much room besides. gRPC tells neither the size of such a
-message nor how much of it has come, and holds all that has. A small message is there at once; the
-others are looked at every LOOK_S and reckoned to grow each time. When they are reckoned to hold too
-much, or the process is short of memory, one is rejected: of the sender with the most on their way,
-for its weight, the one that has come for long (it may come no further), else the newest.
+**Arrivals.** Messages being received have the same amount of room besides. gRPC reports neither the
+size of such a message nor how much has arrived, and buffers all of it. Small messages arrive at
+once; the others are estimated to grow every LOOK_S. When the estimates exceed the room, or the
+process is short of memory, a message is rejected: from the sender with the most messages arriving
+for its weight, the one that has taken LONG_LOOKS or more (it may be stuck), else the newest.
 """
 
 from __future__ import annotations
@@ -81,62 +81,60 @@ from judged_server.usecases.tenant_rates import TenantRates
 REQUEST_ID = "x-request-id"
 _PLAIN_ID = re.compile(r"[\x21-\x7e]{1,128}")
 GROWTH = 5
-"""Bytes of memory that a byte of a request takes: 4.3 of one alone, 6 with what is freed late,"""
+"""Bytes of memory per byte of a request: 4.3 for a single one, 6 with memory that is freed late."""
 FIELD_BYTES = 128
-"""and that each field takes beside: 53 to 118 were measured of shapes with the shortest texts."""
+"""Further bytes of memory per field: 53 to 118 were measured, with the shortest texts."""
 SMALL_MEMORY = 1 << 19
-"""What a request of 64 KiB takes at most, but for one of more than 1,500 fields."""
+"""The most memory of a request of 64 KiB, unless it has more than 1,500 fields."""
 HELD_TO_FREE = 2.0
-"""How much a sender of weight 1 may hold for each byte that is free."""
+"""How much a sender of weight 1 may hold per free byte."""
 _RETRY_AFTER_S = 0.25
 _MEMORY_BACK_AFTER_S = 1.0
 
 LOOK_S = 0.05
 STEP_BYTES = 1 << 20
-"""What a message is reckoned to grow by from look to look, up to the largest there may be: it comes
-at 170 Mbit/s."""
+"""Estimated growth of an arriving message per LOOK_S (170 Mbit/s), up to `max_message_bytes`."""
 LONG_LOOKS = 100
-"""After so many looks (5 s) a message gives way to newer ones of senders with as many."""
+"""After so many looks (5 s) a message is rejected before newer ones of the same sender."""
 STRANGER = Sender("a stranger", 0.1)
-"""Whoever sends without a credential, as health checks are: all of them are one sender."""
+"""The one sender of all calls that need no credential, such as health checks."""
 STRANGERS_LOOKS = 2
 _SENT_AGAIN_AFTER_S = 1.0
 
 COUNTED_BYTES = 1 << 13
-"""The fields of messages above are counted; what a smaller one takes is little beside its call."""
+"""Fields are counted only in larger messages; those of smaller ones take little memory."""
 MOST_FIELDS = 2_000_000
-"""In one message; a million contexts with their ids are as many."""
+"""In one message: a million contexts with their ids."""
 
 _GZIP = b"\x1f\x8b"
-"""How a gzip stream begins, and no protobuf message does: there is no wire type 7."""
+"""The first bytes of a gzip stream. No protobuf message begins so: there is no wire type 7."""
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _PART = 1 << 20
-"""Bytes whose tags are looked for together, which takes twenty times as much memory at most."""
+"""Bytes scanned for tags at a time, which takes at most twenty times as much memory."""
 _MORE = 0x80
-"""Set in each byte of a number but its last."""
+"""Set in each byte of a varint but the last."""
 _WIRE_TYPES, _HAS_LENGTH = (0, 1, 2, 5), 2
 _LOOKED_AT = 0x87
-"""The bits of a tag of one byte that tell that a length follows, and that it is one byte."""
+"""The bits of a byte that show a one-byte tag whose field has a length."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
 def callers_id(metadata: Metadata, header: str = REQUEST_ID) -> str | None:
-    """Return the id that a caller gave its call in the metadata; None for none that may be one."""
+    """Return the id that the caller set in the metadata; None if it is missing or malformed."""
     given = dict(metadata).get(header)
     return given if isinstance(given, str) and _PLAIN_ID.fullmatch(given) else None
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call in work. `size` and `memory` are of its message, or 0 for a stream of them.
+    """A call in work. `size` and `memory` are of its message; 0 for a stream of messages.
 
-    `room` holds that memory until the call ends, and `kept` is the memory of what a stream keeps of
-    its messages until then.
-    `deadline` is when the caller stops waiting, on the event loop's clock; `limit_s` the seconds
-    after which the call is ended here, None where gRPC does so. `cost_tracker` has what language
-    models took for it, None where none can be asked.
+    `room` holds that memory until the call ends; `kept` is the memory that a stream keeps of its
+    messages until then. `deadline` is when the caller stops waiting, by the event loop's clock;
+    `limit_s` the seconds after which the server ends the call, None where gRPC does. `cost_tracker`
+    has the usage of language models, None where the call can't ask any.
     """
 
     method: str
@@ -170,7 +168,7 @@ class Call:
         wants_details: bool = False,
         spends: bool = True,
     ) -> Caller:
-        """Return what judges are to know of whoever waits for it; `spends`: models may be asked.
+        """Return the Caller to pass to judges; `spends` says whether models may be asked.
 
         Raises InvalidField below `field`.
         """
@@ -180,7 +178,7 @@ class Call:
         return Caller(self.deadline, wants_details, asked.cache, tracker)
 
     def stop(self, why: errors.JudgedError) -> None:
-        """End it; this is what its caller is told."""
+        """End the call with this error."""
         self.ended_by = why
         if self.task is not None:
             self.task.cancel()
@@ -188,11 +186,11 @@ class Call:
 
 MAX_EDGES = 16
 MAX_INT32 = 2**31 - 1
-"""More documents than a message holds, and the largest grade of the contract."""
+"""The largest grade of the contract, and more documents than a message holds."""
 
 Value = TypeVar("Value")
 Rule = tuple[Callable[[Any, Any], Any], str]
-"""Whether a field of a value may be what it is, and what it must be. NaN is in no range."""
+"""A check of a field, given its value and the whole, and the error's text. NaN is in no range."""
 _ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
     "[": (ge, "at least"),
     "(": (gt, "above"),
@@ -203,7 +201,7 @@ _ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
 
 @lru_cache
 def interval(text: str) -> Rule:
-    """Return the rule of an interval, for numbers and arrays: "(0, 1]" is without 0 and with 1."""
+    """Return the rule of an interval, for numbers and arrays: "(0, 1]" excludes 0, includes 1."""
     low, high = map(float, text[1:-1].split(","))
     (over, above), (under, below) = _ENDS[text[0]], _ENDS[text[-1]]
     rule = f"{above} {low:.12g} and {below} {high:.12g}"
@@ -297,16 +295,16 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
     ScoredStage: {"cost": "[0, inf)"},
     pb.GetUsageRequest: {"days": "[0, 366]"},
 }
-"""What a field of a value, or of a message that no value is made of, may be."""
+"""Rules by class and field, for values and for messages that are read without a value class."""
 
 
 _ALIKE_BYTES = 1 << 10
 
 
 def read_alike(kind: type[Value], message: Message, path: str) -> Value:
-    """Return what `read` does; for messages that are the same in most requests of a caller.
+    """Return what `read` does, for messages that are the same in most requests of a caller.
 
-    Small ones are cached, since reading one takes a tenth of the time of a small request.
+    Small ones are cached, since reading one takes 10% of the time of a small request.
     """
     if message.ByteSize() > _ALIKE_BYTES:
         return read(kind, message, path)
@@ -321,7 +319,7 @@ def _read_once(kind: type[Value], of: type[Message], raw: bytes, path: str) -> V
 
 
 def read(kind: type[Value], message: Message, path: str = "", **others: object) -> Value:
-    """Return the value of a message at a path. Raises InvalidField for what breaks a rule."""
+    """Return the value of a message at a path. Raises InvalidField for a field against a rule."""
     try:
         value = read_fields(kind, message, **others)
     except InvalidArgument as unknown:
@@ -331,16 +329,16 @@ def read(kind: type[Value], message: Message, path: str = "", **others: object) 
     return value
 
 
-def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it holds
-    """Raise InvalidField for the first field, of a value or inside it, that breaks its rule.
+def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or a part of one
+    """Raise InvalidField for the first field, of a value or nested in it, that breaks its rule.
 
-    Of a message only what has a rule is looked at.
+    In a message only the fields with a rule are checked.
     """
     if isinstance(value, tuple):
         for place, each in enumerate(value):
             check(each, f"{path}[{place}]")
     if isinstance(value, Calibrator):
-        path += ".calibrator"  # the message says whether it is one, or a name
+        path += ".calibrator"  # in the message it is one of a oneof with a name
         not_fitted = value.not_fitted
         need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
     rules = RULES.get(type(value), {})
@@ -358,7 +356,7 @@ def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or what it 
 
 
 def memory_of(size: int, fields: int) -> int:
-    """Return the bytes of memory that a request of a size and a number of fields takes."""
+    """Return the estimated bytes of memory of a request, by its size and number of fields."""
     return size * GROWTH + fields * FIELD_BYTES
 
 
@@ -366,8 +364,7 @@ def memory_of(size: int, fields: int) -> int:
 class Admission:
     """Counts the memory of requests against a limit. Used on one event loop.
 
-    `process` says how full the memory of the process is; `pending_bytes` is that of all requests in
-    work.
+    `process` reports memory pressure; `pending_bytes` is the memory of all requests in work.
     """
 
     max_pending_bytes: int
@@ -390,9 +387,9 @@ class Admission:
             )
 
     def admit(self, memory: int, sender: Sender = ANYBODY) -> ExitStack:
-        """Hold the memory of a request for the length of a `with`, or until `close`.
+        """Reserve the memory of a request for the duration of a `with`, or until `close`.
 
-        One of any size is admitted when nothing is in work. Raises Overloaded when it doesn't fit.
+        Any size is admitted when nothing is in work. Raises Overloaded when it doesn't fit.
         """
         self.check_pressure(memory)
         free = self.max_pending_bytes - self.pending_bytes
@@ -411,11 +408,11 @@ class Admission:
     async def wait_for_room(
         self, memory: int, sender: Sender = ANYBODY, kept: int = 0, *, waits: bool = True
     ) -> ExitStack:
-        """Do what `admit` does once there is room, however long that takes, if it `waits` at all.
+        """Do what `admit` does, once there is room; with `waits=False`, at once or not at all.
 
-        `kept` is what the stream that waits holds until its end. Raises Overloaded where that
-        leaves no room even if nothing else is in work, and where those that wait hold as much as
-        may be in work.
+        `kept` is the memory that the waiting stream holds until its end. Raises Overloaded where
+        the rest would be too small even with nothing else in work, and where the waiting requests
+        take more than `max_pending_bytes`.
         """
         share = HELD_TO_FREE * sender.weight * (self.max_pending_bytes - kept - memory)
         alone = kept > 0 and kept + memory > share
@@ -440,7 +437,7 @@ class Admission:
 
 @dataclass(eq=False, slots=True)
 class _Message:
-    """A message on its way; `waiting` ends at once where it gives way."""
+    """A message being received; `waiting` is made to expire when it is rejected."""
 
     waiting: asyncio.Timeout
     sender: Sender
@@ -450,21 +447,21 @@ class _Message:
 
     @property
     def memory(self) -> int:
-        """What it is reckoned to hold: nothing at the first look, when most are there already."""
+        """Its estimated memory; 0 at the first look, by which most messages have arrived."""
         return min(self.most, (self.looks - 1) * STEP_BYTES)
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Its place among its sender's messages; the lowest gives way first."""
+        """Its place among its sender's messages; the lowest is rejected first."""
         is_long = self.looks > self.long_looks
         return not is_long, -self.looks if is_long else self.looks
 
 
 @dataclass
 class Arrivals:
-    """The messages of all calls that are being received. Used on one event loop.
+    """The messages being received, of all calls. Used on one event loop.
 
-    They may hold as much, as they are reckoned, as requests in work may besides.
+    Their estimated memory is limited to `max_pending_bytes`, besides that of requests in work.
     """
 
     admission: Admission
@@ -473,7 +470,7 @@ class Arrivals:
     _timer: asyncio.TimerHandle | None = None
 
     async def receive(self, read: Callable[[], Awaitable[Any]], sender: Sender = STRANGER) -> Any:  # noqa: ANN401 - any message
-        """Return what `read` receives. Raises Overloaded where it gives way."""
+        """Return what `read` receives. Raises Overloaded when it is rejected to free memory."""
         looks = STRANGERS_LOOKS if sender is STRANGER else LONG_LOOKS
         message = _Message(asyncio.timeout(None), sender, self.max_message_bytes, looks)
         self._messages[message] = None
@@ -494,7 +491,7 @@ class Arrivals:
             self._messages.pop(message, None)
 
     def _look(self) -> None:
-        """Let messages give way until the rest is reckoned to fit."""
+        """Reject messages until the estimated memory of the rest fits."""
         self._timer = None
         if self._messages:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -506,7 +503,7 @@ class Arrivals:
             excess = max(excess, 1)
         of_sender: Counter[str] = Counter()
         shares: dict[_Message, float] = {}
-        # The last one of a sender to give way has one on its way, the one before it two.
+        # A message's share counts those of its sender that are left when its turn comes.
         for message in sorted(self._messages, key=lambda each: each.order, reverse=True):
             if message.memory:
                 of_sender[message.sender.name] += 1
@@ -540,7 +537,10 @@ def count_fields(raw: bytes, kind: Descriptor) -> int:
 
 @cache
 def _tags(kind: Descriptor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which bytes are tags of what has a length, in all of a message, and which of any."""
+    """Return which bytes are one-byte tags of fields with a length, and which begin any tag.
+
+    Includes the fields of nested messages.
+    """
     begins, follows = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
     left, seen = [kind], {kind}
     while left:
@@ -558,7 +558,7 @@ def _tags(kind: Descriptor) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 
 class Reader(NamedTuple):
-    """How the bytes of a message are parsed, and how many fields they have; for gRPC or JSON."""
+    """Parses the bytes of a message and counts their fields; for protobuf or JSON."""
 
     parse: Callable[[bytes], Any]
     count: Callable[[bytes], int]
@@ -571,9 +571,9 @@ class Reader(NamedTuple):
             raise _malformed() from None
 
     def inflated(self, raw: bytes, size: int) -> tuple[bytes, int]:
-        """Return the bytes of a message of a size, inflated, and how many fields it has.
+        """Return the inflated bytes of a message, `size` of them, and its number of fields.
 
-        Raises MalformedMessage, and LimitExceeded for too many.
+        Raises MalformedMessage, and LimitExceeded for too many fields.
         """
         if raw.startswith(_GZIP):
             inflater = zlib.decompressobj(_GZIP_FORMAT)
@@ -587,7 +587,7 @@ class Reader(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A message that was read, its size uncompressed, and the memory that it takes in work."""
+    """A message that was read, its uncompressed size, and its estimated memory."""
 
     message: Any
     size: int
@@ -595,15 +595,15 @@ class Received(NamedTuple):
 
 
 def size_of(raw: Any, most: int) -> int:  # noqa: ANN401 - bytes, or gRPC's EOF
-    """Return the size of a message, uncompressed: what a compressed one says of itself.
+    """Return the uncompressed size of a message; for a compressed one, the size that it states.
 
-    Raises MalformedMessage for the end of a call without one, and LimitExceeded above `most`.
+    Raises MalformedMessage for a call without a message, and LimitExceeded above `most`.
     """
     if raw is grpc.aio.EOF:
         raise _malformed()
     size, what = len(raw), "bytes"
     if raw.startswith(_GZIP):
-        # A gzip stream ends with the size of what it was made of (RFC 1952, 2.3.1), modulo 2^32.
+        # A gzip stream ends with its uncompressed size modulo 2^32 (RFC 1952, 2.3.1).
         size, what = int.from_bytes(raw[-4:], "little"), "bytes when inflated"
     check_limit(size, most, what, "message")
     return size
@@ -620,28 +620,28 @@ class Receiver:
         self._threads = FairThreads("receive", 1)
 
     async def first(self, read: Callable[[], Awaitable[Any]], reader: Reader, call: Call) -> Any:  # noqa: ANN401 - any message
-        """Return the message of a call that has one, which `read` receives; hold its memory.
+        """Return the one message of a call, which `read` receives; reserve its memory.
 
         Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
         """
         self._admission.check_pressure(0)
         raw = await self._arrivals.receive(read, call.sender)
         message, call.size, call.memory = await self.read(raw, reader, call)
-        if call.memory:  # an empty message, as that of GetServerInfo, is always let in
+        if call.memory:  # an empty message, as that of GetServerInfo, is always admitted
             call.room = self._admission.admit(call.memory, call.sender)
         return message
 
     async def strangers(self, read: Callable[[], Awaitable[Any]], reader: Reader, _: Call) -> Any:  # noqa: ANN401 - any message
-        """Return the message of a call that wants no credential, such as a health check."""
+        """Return the message of a call that needs no credential, such as a health check."""
         raw = await self._arrivals.receive(read)
         return reader.message(reader.inflated(raw, size_of(raw, INLINE_BYTES))[0])
 
     async def each(
         self, messages: AsyncIterator[bytes], reader: Reader, call: Call
     ) -> AsyncIterator[Received]:
-        """Yield the messages of a stream, as they are asked for, no faster than the tenant may.
+        """Yield the messages of a stream, no faster than the tenant's rate allows.
 
-        One for which there is no room waits, as the stream's caller does.
+        When there is no room for a message, the stream waits.
         """
         async for raw in messages:
             yield await self.read(raw, reader, call, waits=True)
@@ -649,10 +649,10 @@ class Receiver:
     async def read(
         self, raw: bytes, reader: Reader, call: Call, *, waits: bool = False
     ) -> Received:
-        """Return the message of some bytes that have arrived.
+        """Return the message of the bytes that have arrived.
 
-        Raises MalformedMessage, LimitExceeded, and Overloaded when there is no room for it, unless
-        it waits for that.
+        Raises MalformedMessage, LimitExceeded, and, unless it `waits`, TenantLimit, and Overloaded
+        when there is no room.
         """
         size = size_of(raw, self._most)
         room = self._admission.wait_for_room

@@ -1,6 +1,6 @@
-"""The calls of the contract: each reads its message, works, and writes the reply.
+"""The calls of the contract: each reads its message, does the work, and writes the reply.
 
-The memory of a message is held by its call (`Receiver.first`), that of streams by `streams`.
+The memory of a message is reserved by its call (`Receiver.first`), that of streams in `streams`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ VERSION = version("judged")
 
 
 def _computed(compute: Callable[[Any, Limits], Message]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return the method of a call that judges nothing and asks no model."""
+    """Return the method of a call that only computes: it judges nothing and asks no model."""
 
     async def method(self: Servicer, request: Message, _: Call) -> Message:
         return await run_computation(compute, request, self.settings)
@@ -101,7 +101,7 @@ def _chunked(answer: Callable[[Chunks, AsyncIterator[Received]], Any]) -> Callab
 
 
 def _in_parts(parts: Callable[[Limits], Parts]) -> Callable[..., Any]:
-    """Return the method of one request that comes in parts."""
+    """Return the method of a stream that sends one request in parts."""
 
     def method(self: Servicer, requests: AsyncIterator[Received], call: Call) -> Any:  # noqa: ANN401
         return answer_parts(parts(self.settings), requests, call, self.admission)
@@ -111,7 +111,7 @@ def _in_parts(parts: Callable[[Limits], Parts]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Servicer:
-    """The calls of both services, by their names."""
+    """Implements the calls of both services, under their names in the contract."""
 
     offerings: Offerings
     estimator: Estimator
@@ -159,7 +159,7 @@ class Servicer:
     async def _to_judge(
         self, request: pb.BatchJudgeRequest, size: int, call: Call, path: str = ""
     ) -> tuple[Judge, list[Group]]:
-        """Return the judge and the groups of a request of so many bytes that stands at a path."""
+        """Return the judge and groups of a request of `size` bytes; field paths get `path`."""
         groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
         refuse_evaluation(request.groups, f"{path}groups")
         spec = read_alike(JudgeSpec, request.judge, f"{path}judge")
@@ -176,11 +176,11 @@ class Servicer:
             catalog, keeps = self._offering(call).catalog, request.include_verdicts
             run = PartedEvaluation(catalog, spec, measures, options, caller, keeps)
             done, judged = await run.whole(groups)
-            told = judged.verdicts if request.include_verdicts and done.identity else None
+            verdicts = judged.verdicts if request.include_verdicts and done.identity else None
             per_query = request.options.per_query
             return await _written(
                 ITEM_BYTES * done.counts.total,
-                lambda: write_evaluation(done, per_query=per_query, verdicts=told),
+                lambda: write_evaluation(done, per_query=per_query, verdicts=verdicts),
             )
 
         wants_details = request.include_details and request.include_verdicts
@@ -194,13 +194,13 @@ class Servicer:
         *,
         wants_details: bool,
     ) -> bytes:
-        """Return what `work` does; once for all requests to models of the same request_id."""
+        """Return what `work` does; where models are asked, one result per request_id."""
         spends = self._offering(call).catalog.asks_models(request.judge.kind)
         caller = call.caller(request.asking, wants_details=wants_details, spends=spends)
         if not (spends and request.request_id):
             return await work(caller)
         check_request_id(request.request_id)
-        # The work holds the memory, for it may outlive the call; it has the tracker of the first.
+        # The work may outlive this call, so it reserves the memory; `once` sets the cost tracker.
         call.room.close()
         call.cost_tracker = None
 
@@ -227,7 +227,7 @@ class Servicer:
             once = self.idempotent_calls.once
             shared = partial(once, request.request_id, call, caller, is_part=True)
         scoring = self._offering(call).scoring
-        # Closed here and now, so that what it started never outlives the call.
+        # Closed at once, so that the tasks it started never outlive the call.
         async with aclosing(scoring.score(items, scorers, caller, shared)) as scores:
             async for score in scores:
                 if isinstance(score, ScoreSummary):
@@ -238,7 +238,7 @@ class Servicer:
     async def _to_score(
         self, request: pb.ScoreAnswersRequest, size: int, call: Call, path: str = ""
     ) -> tuple[list[AnswerItem], list[AnswerScorer]]:
-        """Return the items and the scorers of a request of so many bytes that stands at a path."""
+        """Return items and scorers of a request of `size` bytes; field paths get `path`."""
         check(request, path[:-1])
         specs = [
             read(Rubric, each, f"{path}rubrics[{i}]") for i, each in enumerate(request.rubrics)
@@ -251,7 +251,7 @@ class Servicer:
     async def EstimateBatch(
         self, request: pb.EstimateBatchRequest, call: Call
     ) -> pb.EstimateBatchResponse:
-        """Tell what work would take. Refuses what the work itself would."""
+        """Estimate the cost of a request. Raises what the request itself would."""
         which = chosen(request, "work")
         path, asking = f"{which}.", getattr(request, which).asking
         asked = read(Asking, asking, f"{path}asking")
@@ -271,18 +271,18 @@ class Servicer:
     async def GetServerInfo(
         self, _: pb.GetServerInfoRequest, call: Call
     ) -> pb.GetServerInfoResponse:
-        """Tell what the server is and offers."""
+        """Return the server's version, limits and offering."""
         offering = self._offering(call)
         cards = await asyncio.to_thread(offering.embedders.cards)
         return write_info(VERSION, self.settings, offering, cards)
 
     async def GetUsage(self, request: pb.GetUsageRequest, _: Call) -> pb.GetUsageResponse:
-        """Tell what the tenant has used."""
+        """Return the tenant's usage of language models."""
         check(request, "")
         usage = await tenant_usage(self.budgets, request.days or DEFAULT_DAYS)
         return write_fields(pb.GetUsageResponse, usage)
 
 
 async def _written(size: int, write: Callable[[], Message]) -> bytes:
-    """Return a reply of about that size, written where it holds nobody up."""
+    """Serialize a reply of about `size` bytes; large ones on a thread."""
     return await run_by_size(size, lambda: write().SerializeToString())

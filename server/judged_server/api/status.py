@@ -1,4 +1,4 @@
-"""THE table from domain errors to gRPC statuses, and the status details that go with them.
+"""The one mapping of domain errors to gRPC statuses and their details.
 
 Domain errors are defined in `judged_server.errors`.
 """
@@ -39,9 +39,9 @@ CODES: dict[grpc.StatusCode, str] = {
     "STORE_UNREACHABLE",
     _Code.INTERNAL: "INTERNAL EMBEDDING_FAILED SCHEMA REPLY_TRUNCATED",
 }
-"""The reasons of errors by their code, and of single verdicts that are missing."""
+"""The reasons of failed calls and of missing verdicts, by gRPC code."""
 TABLE = {reason: code for code, reasons in CODES.items() for reason in reasons.split()}
-"""The code of each reason; where a judge has none to give, it is UNKNOWN."""
+"""The code of each reason. For a missing verdict any other reason is UNKNOWN."""
 
 
 def _quota(subject: str, error: errors.JudgedError) -> Message:
@@ -74,7 +74,7 @@ DETAILS: dict[type[errors.JudgedError], Callable[[typing.Any], Message]] = {
     errors.TenantLimit: lambda error: _quota(f"tenant:{error.metadata['limit']}", error),
     errors.Retryable: _retry,
 }
-"""What errors of these classes carry beside their ErrorInfo."""
+"""The details that errors of these classes carry besides ErrorInfo."""
 
 _MEMORY_BACK_AFTER_S = 1.0
 
@@ -82,7 +82,7 @@ _log = Logger("fault")
 
 
 class WireError(typing.NamedTuple):
-    """A failure as gRPC sends it: code, message, and trailing metadata with the details."""
+    """A failure as gRPC sends it: code, message, and the details as trailing metadata."""
 
     code: grpc.StatusCode
     message: str
@@ -91,7 +91,7 @@ class WireError(typing.NamedTuple):
 
 
 def fault_code(reason: str) -> int:
-    """Return the number of the code of a verdict that is missing for a reason."""
+    """Return the number of the gRPC code for a missing verdict's reason."""
     code: int = TABLE.get(reason, _Code.UNKNOWN).value[0]
     return code
 
@@ -99,7 +99,7 @@ def fault_code(reason: str) -> int:
 def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overloaded:
     """Log a bug under a new reference and return the error that names the reference.
 
-    A want of memory is no bug: less at once, or the same a moment later, may go.
+    Running out of memory is no bug: a smaller request, or the same one later, may succeed.
     """
     if isinstance(error, MemoryError):
         _log.error("out of memory")
@@ -111,15 +111,15 @@ def internal_fault(error: BaseException) -> errors.InternalFault | errors.Overlo
 
 
 def wire_error(error: BaseException) -> WireError | None:
-    """Return what the caller is told; None for what is not a failure of the call, as a cancel."""
+    """Return the error to send; None for what is no failure of the call, such as a cancellation."""
     if isinstance(error, errors.JudgedError):
         return to_wire(error)
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         if task is None or task.cancelling():
             return None
-        # Nobody cancelled this call: a cancelled child leaked. Swallowing it here is what keeps
-        # the caller from waiting for a reply that never comes.
+        # This call was not cancelled: the error leaked from a cancelled child task. Unless it is
+        # turned into a status here, the caller waits for a reply that never comes.
     elif isinstance(error, grpc.aio.AbortError | KeyboardInterrupt | SystemExit):
         return None
     return to_wire(internal_fault(error))
@@ -144,7 +144,7 @@ def to_wire(error: errors.JudgedError) -> WireError:
 
 
 def fault_of(error: Exception) -> tuple[errors.JudgedError, VerdictFault]:
-    """Return what a failure is for a whole stream, and for one context of it."""
+    """Return a failure as an error of a whole stream, and as the fault of one context."""
     failure = error if isinstance(error, errors.JudgedError) else internal_fault(error)
     retryable = isinstance(failure, errors.Retryable)
     return failure, VerdictFault(0, failure.reason, failure.message, retryable)

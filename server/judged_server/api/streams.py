@@ -1,8 +1,8 @@
-"""Streamed calls: chunks judged side by side, a bounded number at once; parts measured in order.
+"""Streamed calls: chunks are judged concurrently, a bounded number at once; parts in order.
 
 A chunk of StreamJudge that can't be judged gets its own error; only a fault of the stream itself
-ends it. StreamEvaluate measures all of its chunks at the end. StreamMetrics and StreamTextMetrics
-are one request in parts, with one reply.
+ends the stream. StreamEvaluate measures all its chunks at the end. StreamMetrics and
+StreamTextMetrics are one request in parts, with one reply.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ from judged_server.usecases.judge_batch import judge_batch
 Answer = TypeVar("Answer")
 
 GROUP_BYTES = 160
-"""What is kept of a group to the end of its stream takes beside its id, and each key of slices."""
+"""Memory kept per group, and per group and slice key, until the stream ends, besides the texts."""
 VALUES_AT_ONCE = 1000
-"""Queries in a message of per-query values: 2 MB at most, with the longest ids, 100 metrics."""
+"""Queries per message of per-query values: 2 MB at most, with the longest ids and 100 metrics."""
 PART_BYTES = 1000
-"""What is kept of a part takes, and of each of its metrics, beside what has a size of its own,"""
+"""Memory kept per part, and per part and metric, besides ids, messages and values."""
 VALUE_BYTES = 40
-"""and each value of a metric, with its bounds."""
+"""Memory kept per value of a metric, with its bounds."""
 
 _PLACE = re.compile(
     r"(?<![\w.])(trec\.qrels|trec\.run|(?:gains|judged|embedded)\.rankings|judged\.verdicts|items)"
@@ -92,7 +92,7 @@ _PLACE = re.compile(
 
 @dataclass(slots=True)
 class Chunks:
-    """What a stream of chunks works with, and how far it is: its progress, as replies tell it."""
+    """The dependencies of a stream of chunks, and its progress as replies report it."""
 
     call: Call
     catalog: JudgeCatalog
@@ -105,14 +105,14 @@ class Chunks:
     chunk_ids: set[int] = field(default_factory=set)
 
     async def start(self, requests: AsyncIterator[Received]) -> Any:  # noqa: ANN401 - either start
-        """Return the start of a stream. Raises InvalidField where its first message is none."""
+        """Return the start of a stream. Raises InvalidField if the first message is not a start."""
         first = await anext(requests, None)
         if first is None or not first.message.HasField("start"):
             raise errors.InvalidField("message", "the first message of a stream must be a start")
         return first.message.start
 
     def shared_as(self, start: Any, field: str) -> None:  # noqa: ANN401 - either start
-        """Share verdicts with other tries of the stream, where models give them."""
+        """Share verdicts with retries of the stream under its request_id, if models give them."""
         asks_models = self.catalog.asks_models(start.judge.kind)
         self.request_id = start.request_id if asks_models else ""
         if start.request_id:
@@ -144,9 +144,9 @@ class Chunks:
         requests: AsyncIterator[Received],
         begin: Callable[[Any, Received], Awaitable[Begun[Answer]]],
     ) -> AsyncGenerator[Answer, None]:
-        """Yield the answer to each chunk as it is done; `begin` takes it with its message.
+        """Yield the answer to each chunk as it is done; `begin` takes the chunk and its message.
 
-        Raises InvalidField for a message that is no new chunk.
+        Raises InvalidField for a message that is no chunk, or repeats a chunk_id.
         """
 
         async def begun() -> AsyncIterator[Begun[Answer]]:
@@ -157,7 +157,7 @@ class Chunks:
                 rule = f"{chunk.chunk_id} was sent before on this stream"
                 need(chunk.chunk_id not in self.chunk_ids, "chunk.chunk_id", rule)
                 self.chunk_ids.add(chunk.chunk_id)
-                # Chunks without a context are legal, so chunks have a bound of their own.
+                # Chunks may have no contexts, so their number is limited too.
                 self.settings.check_contexts(len(self.chunk_ids), "chunk")
                 yield await begin(chunk, request)
 
@@ -187,12 +187,12 @@ async def judge_stream(
             groups = await take_groups(chunk.groups, request.size, settings, field)
             refuse_evaluation(chunk.groups, field)
             contexts = sum(group.n_contexts for group in groups)
-            # A stream as a whole keeps the limit of a request.
+            # The limit of contexts in a request holds for the stream as a whole.
             settings.check_contexts(chunks.contexts_received + contexts, field)
             chunks.contexts_received += contexts
             facts = (start.judge, details, start.asking.cache, *chunk.groups)
             work = partial(judge_batch, judge, groups, field)
-            # A chunk is the reply to it, and is kept as it is.
+            # The chunk's reply has the faults in it, so they are kept with it.
             verdicts = await chunks.verdicts(facts, caller, work, keeps_faults=True)
         chunks.contexts_done += contexts
         return {"verdicts": write_verdicts(verdicts), "usage": verdicts.columns.usage}
@@ -230,24 +230,24 @@ async def evaluate_stream(
         keep_verdicts=start.include_verdicts,
     )
     chunks.shared_as(start, "request_id")
-    kept, told_judge = _Kept(chunks, start.options.slice_by), False
+    kept, judge_sent = _Kept(chunks, start.options.slice_by), False
     how = (start.include_verdicts, start.include_details, start.asking.cache)
 
     async def answer(
         chunk: pb.EvaluateChunk, part: Part, contexts: int
     ) -> pb.StreamEvaluateResponse:
-        nonlocal told_judge
+        nonlocal judge_sent
         facts = (start.judge, how, tuple(start.metrics), *chunk.groups)
-        # What failed is asked again by an evaluation that goes on.
+        # Faults are not kept: a retry of the evaluation asks again.
         judged = await run.judge(part, partial(chunks.verdicts, facts, caller), fault_of)
         chunks.contexts_done += contexts
         columns: dict[str, object] = {}
         if start.include_verdicts:
             found = {"verdicts": judged.verdicts, "negative_verdicts": judged.on_negatives}
             columns = {name: write_verdicts(each) for name, each in found.items() if each}
-        if not told_judge and run.identity is not None:
+        if not judge_sent and run.identity is not None:
             columns["judge"] = write_identity(run.identity)
-            told_judge = True
+            judge_sent = True
         done = write_fields(
             pb.EvaluatedChunk,
             chunk_id=chunk.chunk_id,
@@ -259,7 +259,7 @@ async def evaluate_stream(
         return pb.StreamEvaluateResponse(chunk=done)
 
     async def begin(chunk: pb.EvaluateChunk, request: Received) -> Begun[pb.StreamEvaluateResponse]:
-        # The stream is not read until there is room.
+        # The next message is not read until there is room for this one.
         room, call = chunks.admission.wait_for_room, chunks.call
         with await room(request.memory, call.sender, call.kept) as admitted:
             groups, contexts = await kept.groups(chunk, request.size)
@@ -278,10 +278,10 @@ async def evaluate_stream(
 
 @dataclass(slots=True)
 class _Kept:
-    """Reads the groups of a StreamEvaluate, and counts the memory of what is kept of them.
+    """Reads the groups of a StreamEvaluate, and reserves the memory that is kept of them.
 
-    `of_stream` is that of what is kept until the end, which is named in the values of queries;
-    `of_group` that of the results of the last group, which may go on, and repeat them.
+    `of_stream` reserves what is kept until the end: query ids and metadata for slices. `of_group`
+    reserves the results of the last group, which the next chunk may continue.
     """
 
     chunks: Chunks
@@ -293,7 +293,7 @@ class _Kept:
     bytes_of_group: int = 0
 
     async def groups(self, chunk: pb.EvaluateChunk, size: int) -> tuple[list[Group], int]:
-        """Return the groups of a chunk of some bytes, and how many contexts they have.
+        """Return the groups of a chunk of `size` bytes, and the number of their contexts.
 
         Raises InvalidField, LimitExceeded, and Overloaded.
         """
@@ -306,7 +306,7 @@ class _Kept:
         self.results_of_last = groups[-1].n_retrieved + (result if len(groups) == 1 else 0)
         contexts = sum(g.n_contexts + g.n_retrieved * len(g.negatives) for g in groups)
         chunks.contexts_received += contexts
-        # A group without a context is kept too.
+        # Groups without contexts are kept too, so they count.
         evaluated, most = chunks.contexts_received + self.n_groups, settings.max_evaluated_contexts
         check_limit(evaluated, most, "groups and contexts", "groups")
         begun = groups[continues:]
@@ -350,7 +350,7 @@ class RankingParts:
     _measured: list[Measured] = field(default_factory=list)
 
     def add(self, request: pb.ComputeMetricsRequest) -> int:
-        """Measure a part; return how many bytes are kept of it."""
+        """Measure a part; return how many bytes of memory are kept of it."""
         which, whole = request.WhichOneof("relevance"), self._whole
         if not self._measures:
             self._measures = parse_metrics(request.metrics)
@@ -370,7 +370,7 @@ class RankingParts:
         if which is None:
             return kept
         done = self._measure(which, request)
-        self._measured.append(replace(done, judged=None))  # which only human labels need
+        self._measured.append(replace(done, judged=None))  # needed only with human labels
         ids = [*done.query_ids, *done.not_measured]
         kept += sum(map(getsizeof, ids)) + ITEM_BYTES * len(ids)
         return kept + len(whole.metrics) * (PART_BYTES + VALUE_BYTES * len(done.query_ids))
@@ -413,7 +413,7 @@ class RankingParts:
         return pb.StreamMetricsResponse(table=write_measured(whole, self._whole, *how))
 
     def _check_topics(self, judged: list[str], retrieved: list[str]) -> None:
-        """Refuse no qrels, and a topic that is in several parts."""
+        """Raise InvalidField without qrels, and for a topic in several parts."""
         need(bool(judged), "trec.qrels", "must hold at least one topic")
         check_unique(judged, "trec.qrels[{}].query_id")
         check_unique(retrieved, "trec.run[{}].query_id")
@@ -437,7 +437,7 @@ class TextParts:
     _columns: list[tuple[TextColumn, ...]] = field(default_factory=list)
 
     def add(self, request: statistics_service_pb2.ComputeTextMetricsRequest) -> int:
-        """Measure a part; return how many bytes are kept of it."""
+        """Measure a part; return how many bytes of memory are kept of it."""
         check_unset(request, {"values": "are no items; send them to ComputeTextMetrics"})
         self._measurement = read_measurement(request)
         metrics, items = self._measurement.metrics, read_items(request.items, self.limits)
@@ -465,9 +465,9 @@ async def answer_parts(
     call: Call,
     admission: Admission,
 ) -> AsyncIterator[Any]:
-    """Yield the one reply to a stream of parts. The next is read when one is measured.
+    """Yield the one reply to a stream of parts. The next is read once one is measured.
 
-    The paths of faults count entries over all parts.
+    The paths in errors count entries over all parts.
     """
     with ExitStack() as kept:
         async for request in requests:
@@ -487,7 +487,7 @@ def _check_alike(given: object, first: object) -> None:
 
 
 def _of_stream(error: errors.InvalidField, before: Counter[str]) -> errors.InvalidField:
-    """Return an error about a part whose paths count entries from the first part."""
+    """Return an error of a part with its paths counted from the first part."""
 
     def moved(text: str) -> str:
         return _PLACE.sub(lambda m: f"{m[1]}{m[2] or ''}[{int(m[3]) + before[m[1]]}]", text)
