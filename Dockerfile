@@ -21,16 +21,16 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="judged" \
       org.opencontainers.image.description="A judge daemon for retrieval results" \
       org.opencontainers.image.licenses="Apache-2.0"
-# Docker gives a new volume the owner and the mode that its folder has here. Nothing is installed
-# from here on, so the base's own installers go.
+# Docker gives a new volume the owner and the mode of its folder here. Nothing is installed later, so
+# the base's installers are removed.
 RUN install -d -m 0750 -o 10001 -g 10001 /run/judged \
     && python -m pip uninstall --quiet --yes --root-user-action=ignore wheel setuptools pip
 COPY --from=builder /opt/judged /opt/judged
-# JUDGED_* are settings: a flag behind the image's name overrides them. Naming the model makes the
-# server refuse to start without it. Vectors are kept in memory: to keep them longer, mount a volume
-# that 10001 may write to at JUDGED_VECTOR_CACHE_DIR and set JUDGED_VECTOR_CACHE=disk; so with the
-# replies of language models and JUDGED_LLM_CACHE. ONNX Runtime's own builds report their use to its
-# makers unless told not to.
+# JUDGED_* are settings; flags after the image's name override them. With JUDGED_MODEL set, the server
+# refuses to start without that model. Vectors are cached in memory: to keep them longer, mount a
+# volume that 10001 may write to at JUDGED_VECTOR_CACHE_DIR and set JUDGED_VECTOR_CACHE=disk; the same
+# for replies of language models with JUDGED_LLM_CACHE. ORT_DISABLE_TELEMETRY stops ONNX Runtime's
+# official builds from reporting usage.
 ENV PATH=/opt/judged/venv/bin:$PATH \
     JUDGED_LISTEN=unix:/run/judged/judged.sock \
     JUDGED_PORT_FILE=/run/judged/address \

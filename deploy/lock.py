@@ -1,10 +1,10 @@
 """Locks what the image installs: exact releases, each with the hashes of its files.
 
-    python deploy/lock.py            resolve anew, by uv
-    python deploy/lock.py --check    exit 1 where pyproject.toml asks for something else by now
+    python deploy/lock.py            resolve again, with uv
+    python deploy/lock.py --check    exit 1 if pyproject.toml has changed since
 
-Releases younger than COOL_DOWN are passed over: most that were taken over by somebody else were
-found out by then.
+Releases younger than COOL_DOWN are ignored: most compromised releases are detected within that
+time.
 """
 
 # ruff: noqa: INP001, S603, T201 - a script that runs a command and prints
@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 COOL_DOWN = "7 days"
 EXTRAS = ("server", "otel", "postgres")
-"""What of the project the image has."""
+"""The project's extras in the image."""
 _HEADER = "# Made by `make lock`, of requirements with the SHA-256 "
 
 
 def requirements() -> dict[Path, list[str]]:
-    """Return what pyproject.toml asks for, by the file that locks it."""
+    """Return the requirements of pyproject.toml, by the file that locks them."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project = declared["project"]
     wanted = list(project["dependencies"])
@@ -39,12 +39,12 @@ def requirements() -> dict[Path, list[str]]:
 
 
 def header(wanted: list[str]) -> str:
-    """Return the first line of a lock of some requirements."""
+    """Return the first line of the lock of these requirements."""
     return _HEADER + hashlib.sha256("\n".join(wanted).encode()).hexdigest()
 
 
 def stale() -> list[Path]:
-    """Return the locks that are not of what pyproject.toml asks for now."""
+    """Return the locks that do not match the requirements of pyproject.toml."""
     return [
         path
         for path, wanted in requirements().items()
@@ -53,7 +53,7 @@ def stale() -> list[Path]:
 
 
 def lock(path: Path, wanted: list[str]) -> None:
-    """Resolve some requirements for every machine that the image is built for."""
+    """Resolve requirements for all platforms of the image and write the lock."""
     command = [
         str(UV),
         "pip",

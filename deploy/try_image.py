@@ -41,14 +41,14 @@ def wait_until_healthy(server: subprocess.Popen[bytes]) -> None:
 
 
 def expect(what: str, *, holds: bool) -> None:
-    """Print a fact, or exit when it is none."""
+    """Print a fact; raise SystemExit if it does not hold."""
     if not holds:
         raise SystemExit(f"not so: {what}")
     print(f"ok: {what}")
 
 
 def is_read_only(folder: Path) -> bool:
-    """Say whether this user can neither add to a folder nor change a file in it."""
+    """Return whether this user can neither add to a folder nor change a file in it."""
     files = [path for path in folder.rglob("*") if not path.is_symlink()]
     return not any(os.access(path, os.W_OK) for path in (folder, *files))
 

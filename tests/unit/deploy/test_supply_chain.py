@@ -96,7 +96,7 @@ REPORT = {
 
 def test_what_is_known_and_not_accepted_is_told():
     found, unknown = audit.audit(json.dumps(REPORT), ["CVE-2"])
-    assert found == ["aiohttp 3.0: PYSEC-1, mended in 3.1"]
+    assert found == ["aiohttp 3.0: PYSEC-1, fixed in 3.1"]
     assert unknown == ["unheard-of"]
 
 
