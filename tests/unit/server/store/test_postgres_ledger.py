@@ -67,7 +67,9 @@ async def test_one_that_ends_gives_back_what_it_has_drawn(a, database: Postgres)
     assert await a.draw(account("ended"), 100, 100, 0) == Drawn(70, 100)
 
 
-async def test_what_was_used_is_summed_by_all(a, b):
+async def test_what_was_used_is_summed_by_all(a, b, database: Postgres):
+    from judged_server.store.postgres_ledger import used_since
+
     for number in range(50):
         (a if number % 2 else b).note(used(f"m{number % 3}"))
     a.note(used("m0", "other"))
@@ -77,6 +79,7 @@ async def test_what_was_used_is_summed_by_all(a, b):
         "m0": (17, 85), "m1": (17, 85), "m2": (16, 80),
     }  # fmt: skip
     assert len(await a.used(DAY)) == 4
+    assert used_since(database.url, DAY) == await b.used(DAY)
     assert await a.used("2026-11-29") == []
 
 
