@@ -1,4 +1,4 @@
-"""What the ports for HTTP share: bounds, health, headers of replies, and what is logged."""
+"""What the HTTP ports share: limits, health, reply headers, errors and logging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from judged_server.telemetry import Logger
 
 _HEADER_BYTES = 8190
 _CODES = {401: 16, 403: 7, 404: 5, 405: 12, 500: 13}
-"""Codes of google.rpc.Code by HTTP status; others are INVALID_ARGUMENT, 3."""
+"""Codes of google.rpc.Code by HTTP status; others become INVALID_ARGUMENT, 3."""
 _CONTINUE = "100-continue"
 _KEPT = frozenset({"Allow", "WWW-Authenticate"})
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -34,16 +34,16 @@ _log = Logger("http")
 
 
 def failure(status: int, message: str) -> web.Response:
-    """Return an error in the form that all have: a google.rpc.Status as JSON."""
-    told = {"code": _CODES.get(status, 3), "message": printable(message), "details": []}
-    headers = {**_SAFE, "Server": "judged"}  # else aiohttp tells of itself
-    response = web.Response(status=status, body=orjson.dumps(told), headers=headers)
+    """Return an error response: a google.rpc.Status as JSON."""
+    body = {"code": _CODES.get(status, 3), "message": printable(message), "details": []}
+    headers = {**_SAFE, "Server": "judged"}  # else aiohttp names itself and its version
+    response = web.Response(status=status, body=orjson.dumps(body), headers=headers)
     response.content_type = "application/json"
     return response
 
 
 class _Connection(web.RequestHandler):
-    """aiohttp's, which tells in our form what is wrong with what is no request."""
+    """aiohttp's connection handler, with errors for malformed requests as `failure` writes them."""
 
     def handle_error(
         self,
@@ -56,10 +56,10 @@ class _Connection(web.RequestHandler):
         if request.writer.output_size:
             raise ConnectionError("the reply has begun")
         _log.info("no HTTP", error=type(exc).__name__)
-        told = f"this is no request of HTTP/1.1: {type(exc).__name__}"
+        problem = f"this is no request of HTTP/1.1: {type(exc).__name__}"
         if isinstance(exc, LineTooLong):
-            told = f"the first line and each header may have {_HEADER_BYTES} bytes"
-        response = failure(status, told)
+            problem = f"the first line and each header may have {_HEADER_BYTES} bytes"
+        response = failure(status, problem)
         response.force_close()
         return response
 
@@ -80,7 +80,7 @@ class _Runner(web.AppRunner):
 async def _guarded(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], request: web.BaseRequest
 ) -> web.StreamResponse:
-    """Answer a request, whatever its handler raises."""
+    """Run a request's handler; turn what it raises into an error response."""
     if request.headers.get("Expect", _CONTINUE).lower() != _CONTINUE:
         return failure(HTTPStatus.EXPECTATION_FAILED, f"expect: takes {_CONTINUE} alone")
     try:
@@ -92,25 +92,25 @@ async def _guarded(
         )
         return response
     except ConnectionError:
-        raise  # its caller has gone
+        raise  # the caller has disconnected
     except Exception as error:
         bug = _log.bug(error)
         if request.writer.output_size:
-            raise  # the reply has begun; aiohttp cuts it off
+            raise  # the reply has begun; aiohttp closes the connection
         return failure(HTTPStatus.INTERNAL_SERVER_ERROR, bug.message)
 
 
 class Shown(Protocol):
-    """The certificate of a server, which may become another."""
+    """The server's certificate, which may be replaced while it runs."""
 
     now: Any
 
     def context(self, client_ca: Path | None) -> ssl.SSLContext:
-        """Return what shows it; raises OSError while it is being replaced."""
+        """Return a TLS context with it. Raises OSError while it is being replaced."""
 
 
 class Port:
-    """A port for HTTP: an application, with /healthz and /readyz. Used on one event loop."""
+    """An HTTP port: an application, plus /healthz and /readyz. Used on one event loop."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Port:
         client_ca: Path | None,
         **options: Any,  # noqa: ANN401 - aiohttp's
     ) -> None:
-        """Take the setting that names the address, None for no TLS, and options of aiohttp's."""
+        """Serve `application`; `setting` names the address in errors. TLS needs `certificates`."""
         self.address = address
         self._certificates = certificates
         self._client_ca = client_ca
@@ -143,7 +143,7 @@ class Port:
         )
 
     async def open(self) -> None:
-        """Listen. Raises AddressError when that fails."""
+        """Listen. Raises AddressError if it can't."""
         self._socket = _bound(self._setting, self.address)
         await self._runner.setup()
         await self.listen()
@@ -151,9 +151,9 @@ class Port:
             self.address = Address(self.address.host, self._socket.getsockname()[1])
 
     async def listen(self) -> None:
-        """Accept connections, with the present certificate, in place of whoever did so.
+        """Accept connections with the current certificate; stop the previous listener, if any.
 
-        Those that stand go on. Raises OSError while the certificate is being replaced.
+        Open connections go on. Raises OSError while the certificate is being replaced.
         """
         context = None
         if (certificates := self._certificates) is not None:
@@ -168,29 +168,28 @@ class Port:
                 await before.stop()
 
     async def refresh(self) -> None:
-        """Take over what may have changed while it listens.
+        """Use the current certificate for new connections if it has changed.
 
-        The present certificate is shown to whoever connects from now on. Connections that stand
-        keep theirs. One that can't be used changes nothing.
+        Open connections keep the old one. An unusable certificate changes nothing.
         """
         if self._certificates is not None and self._certificates.now is not self._shown:
-            with suppress(OSError):  # it is being replaced; look again the next time
+            with suppress(OSError):  # it is being replaced; the next refresh tries again
                 await self.listen()
 
     async def close(self) -> None:
-        """Stop listening, once the replies of calls that have ended are written."""
+        """Write the replies of calls that have ended, then stop listening."""
         await self._runner.cleanup()
         if self._socket is not None:
             self._socket.close()
         self.remove_socket()
 
     def remove_socket(self) -> None:
-        """Remove the file that says that a server is here."""
+        """Remove the file of the Unix socket, if there is one."""
         if self._socket is not None and self.address.path is not None:
             self.address.path.unlink(missing_ok=True)
 
     async def _tell_health(self, _: web.Request) -> web.Response:
-        """Answer as long as the event loop turns."""
+        """Answer "ok": the event loop runs."""
         return web.Response(text="ok\n")
 
     async def _tell_ready(self, _: web.Request) -> web.Response:
@@ -200,7 +199,7 @@ class Port:
 
 
 def _bound(setting: str, address: Address) -> socket.socket:
-    """Return a socket at the address. Raises AddressError."""
+    """Return a socket that is bound to the address. Raises AddressError."""
     try:
         if address.path is None:
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -208,7 +207,7 @@ def _bound(setting: str, address: Address) -> socket.socket:
         address.refuse_taken(setting)
         address.path.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)  # nobody else's from the moment it exists; its mode follows
+        mask = os.umask(0o177)  # private from the moment it exists; `share_socket` sets its mode
         try:
             bound.bind(str(address.path))
         finally:
@@ -222,9 +221,9 @@ def _bound(setting: str, address: Address) -> socket.socket:
 
 
 def is_this_machine(url: str) -> bool:
-    """Say whether a URL is of this machine by an address or as localhost.
+    """Return whether a URL's host is a loopback address or localhost.
 
-    A web page can make any other name stand for this machine (DNS rebinding).
+    A web page can make any other name resolve to this machine (DNS rebinding).
     """
     try:
         return Address(host=urlsplit(url).hostname or "").is_local
@@ -233,8 +232,8 @@ def is_this_machine(url: str) -> bool:
 
 
 def wrong_host(request: web.Request) -> str:
-    """Return why a port that asks nobody who calls refuses a request, "" if it does not."""
-    host = request.headers.get("Host")  # every web page names one
+    """Return why a port without authentication rejects a request's Host, "" if it does not."""
+    host = request.headers.get("Host")  # every browser sends one
     if host is None or is_this_machine(f"http://{host}"):
         return ""
     return "host: this port is for this machine only; call it as 127.0.0.1 or localhost"

@@ -1,1 +1,1 @@
-"""The calls of the contract by HTTP and JSON, for what has no gRPC: a browser, curl, a script."""
+"""The calls of the contract over HTTP and JSON, for clients without gRPC: browsers, curl."""

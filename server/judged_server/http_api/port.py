@@ -1,11 +1,11 @@
-"""The calls by HTTP: each is read from JSON, made as gRPC makes it, and written as JSON.
+"""Serves calls over HTTP: reads each from JSON, passes it to gRPC's handler, writes JSON.
 
-Reading takes the names in camelCase too, as the mapping wants it; protobuf's own reader would
-convert in silence what does not fit. Here it is an error that names the field; no error quotes a
-value, which may be a text that is judged.
+Field names may be in camelCase too, as protobuf's JSON mapping requires. Protobuf's own parser
+silently converts values that do not fit; here they are errors that name the field. No error quotes
+a value, which may be a judged text.
 
-The handlers are those that gRPC has, called with a context that stands for gRPC's: a call is let
-in, limited, counted, logged and ended alike, whichever way it comes.
+The handlers are gRPC's own, called with a stand-in for gRPC's context. So calls are authenticated,
+limited, counted, logged and ended in the same way over HTTP and gRPC.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from judged_server.scheduling.concurrency import run_by_size
 from judged_server.settings import Settings
 
 MOST_VALUES = 1_000_000
-"""JSON values in one message. Python's parser lets nobody else run: so many take it 0.3 s at worst,
-and those of 16 MiB of empty lists 1.4 s."""
+"""JSON values in one message. Python's parser blocks all threads: at this limit for 0.3 s at worst,
+without it for 1.4 s (16 MiB of empty lists)."""
 _TAKES = {
     FieldDescriptor.CPPTYPE_STRING: "a string",
     FieldDescriptor.CPPTYPE_BOOL: "true or false",
     FieldDescriptor.CPPTYPE_DOUBLE: "a number of 64 bits",
     FieldDescriptor.CPPTYPE_MESSAGE: 'seconds, as "1.5s"',
 }
-"""What fields take, by their type; those of the other types a whole number."""
+"""What fields accept, by type, for error messages; other types accept whole numbers."""
 _WHOLE: dict[int, range] = {
     FieldDescriptor.CPPTYPE_ENUM: range(-(1 << 31), 1 << 31),
     FieldDescriptor.CPPTYPE_INT32: range(-(1 << 31), 1 << 31),
@@ -67,25 +67,25 @@ _ANY = "type.googleapis.com/google.rpc."
 
 
 def read_message(raw: bytes, kind: Descriptor, max_bytes: int) -> Message:
-    """Return the message that JSON says; nothing at all says an empty one.
+    """Return the message of a JSON object; an empty body is an empty message.
 
-    Raises MalformedMessage for what is no JSON object, InvalidField for a field that is unknown or
-    of another type, and LimitExceeded for a message above `max_bytes`.
+    Raises MalformedMessage for anything else, InvalidField for an unknown field or a wrong type,
+    and LimitExceeded for a message above `max_bytes`.
     """
     try:
         message = GetMessageClass(kind)(**_fields(kind, _parse(raw), ""))
     except RecursionError:
         raise errors.MalformedMessage("the body is nested too deeply") from None
-    # Numbers may take more bytes than their digits.
+    # A number may take more bytes in protobuf than its digits do in JSON.
     size = message.ByteSize()
     check_limit(size, max_bytes, "bytes as protobuf", "message")
     return message
 
 
 def count_values(raw: bytes) -> int:
-    """Return how many fields take as much memory as JSON and its message do at most.
+    """Return the number of protobuf fields whose memory bounds that of the JSON and its message.
 
-    Raises LimitExceeded for more than MOST_VALUES.
+    Raises LimitExceeded above MOST_VALUES.
     """
     values = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
     check_limit(values, MOST_VALUES, "JSON values, by its commas and brackets", "message")
@@ -93,7 +93,7 @@ def count_values(raw: bytes) -> int:
 
 
 def to_json(message: Message) -> bytes:
-    """Return a message as JSON, fields with their defaults included, but for unset ones."""
+    """Return a message as JSON, including fields that have their default but not unset ones."""
     return orjson.dumps(
         MessageToDict(
             message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -102,7 +102,7 @@ def to_json(message: Message) -> bytes:
 
 
 def status_json(status: status_pb2.Status) -> bytes:
-    """Return a google.rpc.Status as JSON, its details by the names that they have there."""
+    """Return a google.rpc.Status as JSON, with details under their names in google.rpc."""
     details = []
     for detail in status.details:
         name = detail.type_url.removeprefix(_ANY)
@@ -140,12 +140,12 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @cache
 def _by_name(kind: Descriptor) -> dict[str, FieldDescriptor]:
-    # Protobuf's own mappings raise for names of half a character.
+    # A copy, since protobuf's own mappings raise for names with lone surrogates.
     return {**kind.fields_by_camelcase_name, **kind.fields_by_name}
 
 
 def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    """Return what a JSON object says, as the class of its message takes it. Raises InvalidField."""
+    """Return a JSON object as arguments of the message's class. Raises InvalidField."""
     if not isinstance(said, dict):
         known = ", ".join(kind.fields_by_name)
         raise errors.InvalidField(place, f"must be a JSON object; its fields are {known}")
@@ -186,7 +186,7 @@ def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa:
 
 
 def _value(field: FieldDescriptor, value: Any, place: str) -> Any:  # noqa: ANN401 - JSON
-    """Return a value as its field takes it, if it is of its kind. Raises InvalidField."""
+    """Return a JSON value converted for its field. Raises InvalidField for a wrong type."""
     of = field.message_type
     if of is not None and of.full_name != Duration.DESCRIPTOR.full_name:
         return _fields(of, value, place)
@@ -206,7 +206,7 @@ def _rule(field: FieldDescriptor) -> str:
 
 
 def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return what is stored of a JSON value. Raises ValueError, OverflowError, and KeyError."""
+    """Return a JSON value as a scalar. Raises ValueError, OverflowError, KeyError if it can't."""
     if field.enum_type is not None and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
     if (numbers := _WHOLE.get(field.cpp_type)) is not None:
@@ -233,7 +233,7 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _number(value: Any) -> float:  # noqa: ANN401 - JSON
-    """Return a number, which the mapping lets be a text too."""
+    """Return a number; protobuf's JSON mapping allows a string, too. Raises ValueError."""
     number, written = value, isinstance(value, str)
     if written:
         number = json.loads(value)
@@ -246,7 +246,7 @@ def _number(value: Any) -> float:  # noqa: ANN401 - JSON
 
 JSON = "application/json"
 SIGN_OF_LIFE_S = 15.0
-"""How often a stream without events says that it is there, since proxies cut silent ones."""
+"""How often a stream without events sends a comment, since proxies close silent connections."""
 _PIECE_BYTES = 1 << 16
 _TIMEOUT = "grpc-timeout"
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -259,13 +259,13 @@ _HTTP_STATUS = {
     14: 503,  # UNAVAILABLE
     16: 401,  # UNAUTHENTICATED
 }
-"""Of the statuses that calls end with, as google/rpc/code.proto has it; all others are 500."""
+"""HTTP statuses by gRPC code, as in google/rpc/code.proto; all others are 500."""
 
 Trailers = tuple[tuple[str, str | bytes], ...]
 
 
 class HttpCall:
-    """A call over a request of aiohttp, with the part of gRPC's context that handlers use."""
+    """A call in an aiohttp request; implements the part of gRPC's context that handlers use."""
 
     def __init__(self, request: web.Request, method: MethodDescriptor, settings: Settings) -> None:
         self._request = request
@@ -280,7 +280,7 @@ class HttpCall:
         self._alive: asyncio.Task[None] | None = None
 
     async def answer(self, handler: Any) -> web.StreamResponse:  # noqa: ANN401 - gRPC's
-        """Let gRPC's handler work, and write its reply, or its error."""
+        """Run gRPC's handler, and write its reply or its error."""
         body, handle = b"", handler.stream_stream or handler.stream_unary
         try:
             if (asked := _seconds(self._request.headers.get(_TIMEOUT))) is not None:
@@ -288,37 +288,37 @@ class HttpCall:
             async with asyncio.timeout(self.time_remaining()):
                 reply = await handle(None, self)
                 if not (self._method.server_streaming or STATUS_TRAILER in self._trailers):
-                    if isinstance(reply, bytes):  # written already, for the wire of gRPC
+                    if isinstance(reply, bytes):  # already serialized for gRPC
                         reply = GetMessageClass(self._method.output_type).FromString(reply)
                     body = await run_by_size(reply.ByteSize(), to_json, reply)
         except (TimeoutError, errors.JudgedError) as error:
             late = errors.DeadlineExceeded(
                 "the time of grpc-timeout is over; allow more, or send less"
             )
-            told = error if isinstance(error, errors.JudgedError) else late
-            self.set_trailing_metadata(to_wire(told).trailers)
-            if (theirs := callers_id(self.invocation_metadata())) is not None:
-                self._trailers[REQUEST_ID] = theirs
+            failure = error if isinstance(error, errors.JudgedError) else late
+            self.set_trailing_metadata(to_wire(failure).trailers)
+            if (request_id := callers_id(self.invocation_metadata())) is not None:
+                self._trailers[REQUEST_ID] = request_id
         finally:
             if self._alive is not None:
                 self._alive.cancel()
         return await self._end(body)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the headers as metadata. Bytes that are no UTF-8 stand as if they were Latin-1."""
+        """Return the headers as metadata. Bytes that are not UTF-8 are read as Latin-1."""
         return tuple(
             (name.lower(), value.encode("utf-8", "surrogateescape").decode("latin-1"))
             for name, value in self._request.headers.items()
         )
 
     def time_remaining(self) -> float | None:
-        """Return the seconds that the caller still waits; None when it did not say."""
+        """Return the seconds until the caller's deadline; None if it set none."""
         if self._ends is None:
             return None
         return max(0.0, self._ends - asyncio.get_running_loop().time())
 
     def peer(self) -> str:
-        """Return the connection, as gRPC names those of its own."""
+        """Return the connection's peer in gRPC's format."""
         transport = self._request.transport
         name = None if transport is None else transport.get_extra_info("peername")
         if transport is None or not isinstance(name, tuple):
@@ -327,13 +327,13 @@ class HttpCall:
         return f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
     def auth_context(self) -> Mapping[str, list[bytes]]:
-        """Return the client's certificate; TLS has checked who signed it."""
+        """Return the client's certificate; TLS has verified its signature."""
         tls = self._request.get_extra_info("ssl_object")
         shown = None if tls is None else tls.getpeercert(binary_form=True)
         return {"x509_pem_cert": [ssl.DER_cert_to_PEM_cert(shown).encode()]} if shown else {}
 
     def set_trailing_metadata(self, trailers: Trailers) -> None:
-        """Note what is sent with the reply."""
+        """Set the trailers, which go into the reply's status and headers."""
         self._trailers.update(trailers)
 
     async def abort(self, _: grpc.StatusCode, __: str, trailers: Trailers) -> NoReturn:
@@ -342,9 +342,9 @@ class HttpCall:
         raise grpc.aio.AbortError("Locally aborted.")
 
     async def read(self) -> bytes:
-        """Return the JSON of the call; it is received now, and only up to the limit.
+        """Receive and return the JSON body, at most `max_message_bytes` of it.
 
-        Raises LimitExceeded, InvalidField for a body of another kind, and MalformedMessage.
+        Raises LimitExceeded, InvalidField for another content type, and MalformedMessage.
         """
         request, most = self._request, self._settings.max_message_bytes
         if not request.body_exists:
@@ -365,11 +365,11 @@ class HttpCall:
         return bytes(found)
 
     async def write(self, message: Message) -> None:
-        """Write a reply of a stream as an event, named as the field of its oneof that is set."""
+        """Write a reply of a stream as an event, named after the field set in its oneof."""
         name = message.WhichOneof(message.DESCRIPTOR.oneofs[0].name)
         try:
             await self._write_event(str(name), to_json(message))
-        except ConnectionError:  # the caller has gone, which ends this task as in gRPC
+        except ConnectionError:  # the caller disconnected; cancel this task, as gRPC does
             if (task := asyncio.current_task()) is not None:
                 task.cancel()
             raise asyncio.CancelledError from None
@@ -383,7 +383,7 @@ class HttpCall:
         await self._events.write(b"event: %b\ndata: %b\n\n" % (name.encode(), body))
 
     async def _end(self, body: bytes) -> web.StreamResponse:
-        """Write all of a reply, or of an error; end a stream, with an error as its last event."""
+        """Write the reply or error; for a stream, end it, with any error as its last event."""
         raw, status = self._trailers.get(STATUS_TRAILER), int(HTTPStatus.OK)
         if isinstance(raw, bytes):
             ended = status_pb2.Status.FromString(raw)
@@ -403,7 +403,7 @@ class HttpCall:
         return response
 
     async def _drained(self, writing: Awaitable[None]) -> None:
-        """Write; cut the connection where its caller does not read."""
+        """Await a write; abort the connection if the caller does not read for `max_unread_s`."""
         try:
             async with asyncio.timeout(self._settings.max_unread_s):
                 await writing
@@ -414,15 +414,15 @@ class HttpCall:
 
 
 async def _say_alive(events: web.StreamResponse) -> None:
-    """Write a comment, which readers of events pass over, now and then."""
-    with suppress(ConnectionError):  # the call itself finds that its caller has gone
+    """Write a comment, which event readers ignore, every SIGN_OF_LIFE_S."""
+    with suppress(ConnectionError):  # the call's own task detects that the caller disconnected
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_S)
             await events.write(b": working\n\n")
 
 
 def _seconds(asked: str | None) -> float | None:
-    """Return the seconds that a header of gRPC's form allows. Raises InvalidField."""
+    """Return the seconds of a grpc-timeout header. Raises InvalidField."""
     if asked is None:
         return None
     found = re.fullmatch(r"([0-9]{1,8})([HMSmun])", asked)
@@ -446,15 +446,15 @@ def _headers(status: int, trailers: Mapping[str, str | bytes]) -> dict[str, str]
 
 
 LAST_REPLIES_S = 5.0
-"""How long, at the end of a drain, replies of calls that have ended may take to be written."""
+"""How long, at the end of a drain, the replies of ended calls may take to be written."""
 _OPENAPI = Path(__file__).with_name("openapi.json")
-"""Made from the contract by proto/generate.py."""
+"""Generated from the contract by proto/generate.py."""
 _KEEPALIVE_S = 75.0
 _LINGERING_S = 2.0
-"""How long a refused message is read on, so that its sender hears why."""
+"""How long a rejected body is still read, so that its sender receives the error."""
 
 METHODS = {f"/v1/{method.name}": method for service in CONTRACT for method in service.methods}
-"""The calls of the contract by their paths."""
+"""The calls of the contract, by path."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -473,7 +473,7 @@ class HttpPort(Port):
         application = web.Application(middlewares=[self._guarded])
         application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
         for path, method in METHODS.items():
-            if not method.client_streaming:  # else it can't be made by HTTP
+            if not method.client_streaming:  # which HTTP can't carry
                 application.router.add_post(path, partial(self._answer, method))
         super().__init__(
             "http_listen",
@@ -486,7 +486,7 @@ class HttpPort(Port):
             shutdown_timeout=LAST_REPLIES_S,
             keepalive_timeout=_KEEPALIVE_S,
             lingering_time=_LINGERING_S,
-            # aiohttp would inflate a message on the event loop, whatever it becomes.
+            # aiohttp would inflate messages on the event loop, to any size.
             auto_decompress=False,
         )
         self._listener = listener
@@ -494,7 +494,7 @@ class HttpPort(Port):
         self._settings = settings
 
     async def open(self) -> None:
-        """Listen. Raises AddressError when that fails."""
+        """Listen. Raises AddressError if it can't."""
         await super().open()
         if self.address.path is not None:
             settings = self._settings
@@ -506,7 +506,7 @@ class HttpPort(Port):
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn web pages away where nobody is asked who calls; say where the calls are listed."""
+        """Reject web pages if callers are not authenticated; add hints to 404 and 405."""
         if self._listener.callers is None and (refused := self._refused(request)):
             raise web.HTTPForbidden(text=refused)
         path = request.path[:200]
@@ -520,17 +520,17 @@ class HttpPort(Port):
             raise
 
     def _refused(self, request: web.Request) -> str:
-        """Return why a request looks like one of a web page, "" if it does not."""
+        """Return why a request looks like that of a web page, "" if it does not."""
         origin = request.headers.get("origin")
         if origin is not None and not is_this_machine(origin):
             return (
                 "origin: this server asks nobody who calls, so web pages can't call it; "
                 "give it --tenants"
             )
-        # By another address a proxy may call, under any name; by a socket no web page can.
+        # On other addresses a proxy may call under any host name; web pages can't use sockets.
         is_port_of_this_machine = self.address.path is None and self.address.is_local
         return wrong_host(request) if is_port_of_this_machine else ""
 
     async def _tell_contract(self, _: web.Request) -> web.Response:
-        """Answer with the description of all calls."""
+        """Answer with the OpenAPI description of all calls."""
         return web.Response(body=_OPENAPI.read_bytes(), content_type=JSON)

@@ -1,1 +1,1 @@
-"""Between protobuf messages and domain values, and nothing else."""
+"""Converts protobuf messages to domain values and back, and nothing else."""

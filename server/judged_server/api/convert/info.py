@@ -1,4 +1,4 @@
-"""The messages of GetServerInfo, from what the parts of the server say."""
+"""Builds the reply of GetServerInfo from the settings, the offering and the metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from judged_server.usecases.offering import Offering
 def write_info(
     version: str, settings: Settings, offering: Offering, cards: Sequence[ModelCard]
 ) -> judge_service_pb2.GetServerInfoResponse:
-    """Return what the server is and offers to a caller."""
+    """Return the reply of GetServerInfo for a caller with this offering."""
     return write_fields(
         judge_service_pb2.GetServerInfoResponse,
         version=version,

@@ -1,4 +1,4 @@
-"""Between messages and what is judged: groups, answers, judges and rubrics in, verdicts out."""
+"""Converts the messages of judging: groups, answers, judges and rubrics in, verdicts out."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _OF_EVALUATE = {
     "negatives": "only Evaluate reports on negatives; judge them as expected texts of another "
     "group",
 }
-"""The fields of a group that calls which only judge do not take."""
+"""The fields of a group that BatchJudge and StreamJudge reject."""
 SIDES = ("expected", "retrieved")
-"""The texts of a group, and what may stand for them."""
+"""The fields of a group's texts, and of the embeddings or spans in their place."""
 _COLUMNS = {
     "status": "statuses",
     "source": "sources",
@@ -69,11 +69,11 @@ _COLUMNS = {
     "probability": "probabilities",
     "stage": "stages",
 }
-"""The columns of verdicts that may be left out, by their fields."""
+"""The optional columns of verdicts, by field of the message."""
 MAX_METADATA_KEYS = 64
-"""The most keys that one query's metadata may have,"""
+"""The most keys in one query's metadata."""
 MAX_METADATA_BYTES = 1024
-"""and the most bytes of UTF-8 in a key, and in a value."""
+"""The most bytes of UTF-8 in a key, and in a value, of metadata."""
 
 
 def read_groups(
@@ -85,8 +85,8 @@ def read_groups(
 ) -> list[Group]:
     """Return the groups of a request. Raises InvalidField and LimitExceeded with paths.
 
-    `first` is the place of the first group in `field`, `first_result` that of its first result:
-    more than 0 where earlier messages had the results before.
+    `first` is the place of the first group in `field`; `first_result` that of its first result,
+    above 0 where earlier messages had its earlier results.
     """
     limits.check_groups(len(messages), field)
     groups, contexts = [], 0
@@ -95,17 +95,17 @@ def read_groups(
         first_result = 0
         groups.append(group)
         contexts += len(group.retrieved) if group.open_ended else group.n_contexts
-        if group.negatives:  # what is judged against them is work as well
+        if group.negatives:  # results are judged against them too
             contexts += group.n_retrieved * len(group.negatives)
-        group_cost(group)  # kept for its judge: this may be a thread, and the judge's place is not
+        group_cost(group)  # computed here because this may run on a thread; the group keeps it
     limits.check_contexts(contexts, field)
     return groups
 
 
 def refuse_evaluation(messages: Sequence[groups_pb2.QueryGroup], field: str = "groups") -> None:
-    """Refuse what asks for more than verdicts, in calls that only judge."""
+    """Raise InvalidField for fields that only Evaluate takes."""
     for index, message in enumerate(messages):
-        # Most groups have none of these, and to list what a message has takes ten times as long.
+        # Most groups have none of these, and ListFields takes ten times as long as this check.
         if message.negatives or message.relevant_document_ids or message.grades:
             check_unset(message, _OF_EVALUATE, f"{field}[{index}]")
 
@@ -164,7 +164,7 @@ def _read_group(
 def read_grades(
     message: groups_pb2.QueryGroup | metrics_pb2.JudgedRanking, path: str
 ) -> tuple[dict[str, int], Sequence[str]]:
-    """Return the grades of documents that a message has, and the ids of the relevant ones."""
+    """Return the grades in a message by document id, and the ids of the relevant documents."""
     rule = "must be empty when grades is set, which says which documents are relevant"
     check_unset(message, {"relevant_document_ids": rule}, path)
     grades = dict(message.grades)
@@ -174,7 +174,7 @@ def read_grades(
 def read_spans(
     message: groups_pb2.GroupSpans, limits: Limits, path: str, texts: tuple[int, int]
 ) -> Sides:
-    """Return the spans of a group with as many texts, or none. Raises InvalidField with paths."""
+    """Return a group's spans, as many as it has `texts` if any. Raises InvalidField with paths."""
     files: dict[str, int] = {}
     sides = []
     for name, n in zip(SIDES, texts, strict=True):
@@ -203,11 +203,10 @@ def read_query_metadata(
     query_ids: Sequence[str],
     also_known: Sequence[str] = (),
 ) -> list[Mapping[str, str]]:
-    """Return the metadata of each query in `query_ids`, in that order; empty if there is none.
+    """Return the metadata of each query in `query_ids`, in that order; empty if it has none.
 
     `also_known` are queries of the request that are not measured. Raises InvalidField at
-    `metadata[i].query_id` for one that the request does not have or that was there before, and as
-    `read_metadata` does.
+    `metadata[i].query_id` for an unknown or repeated id, and as `read_metadata` does.
     """
     known = {*query_ids, *also_known}
     found: dict[str, Mapping[str, str]] = {}
@@ -225,7 +224,7 @@ def read_embeddings(
     path: str,
     texts: tuple[int, int] = (0, 0),
 ) -> Sides:
-    """Return the vectors of a group with as many texts, or none. Raises InvalidField with paths."""
+    """Return a group's vectors, as many as it has `texts` if any. Raises InvalidField by path."""
     dimensions, most = message.dimensions, limits.max_embedding_dimensions
     check(message, path)
     check_limit(dimensions, most, "dimensions", f"{path}.dimensions")
@@ -244,7 +243,7 @@ def read_embeddings(
 def read_answers(
     messages: Sequence[scores_pb2.AnswerItem], rubrics: int, limits: Limits, field: str = "items"
 ) -> list[AnswerItem]:
-    """Return the items of a request for as many rubrics. Raises InvalidField with paths."""
+    """Return the items of a request with `rubrics` rubrics. Raises InvalidField with paths."""
     limits.check_groups(len(messages), field, "item")
     limits.check_contexts(len(messages) * rubrics, field)
     items = []
@@ -276,9 +275,9 @@ async def take_groups(
 
 
 def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:
-    """Return the message of verdicts; columns that say the same of all are left out."""
+    """Return the message of verdicts, without columns that hold only their default."""
     columns = verdicts.columns
-    told: dict[str, Any] = {
+    optional: dict[str, Any] = {
         field: getattr(columns, name).tolist()
         for field, name in _COLUMNS.items()
         if columns.tells(name)
@@ -289,7 +288,7 @@ def write_verdicts(verdicts: Verdicts) -> verdicts_pb2.VerdictColumns:
         group_offsets=verdicts.offsets,
         errors=map(write_fault, columns.faults),
         details=map(write_detail, columns.details, columns.details.values()),
-        **told,
+        **optional,
     )
 
 
@@ -303,7 +302,7 @@ def write_detail(index: int, detail: VerdictDetail) -> verdicts_pb2.VerdictDetai
 
 
 def reason_number(name: str) -> ErrorReason.ValueType:
-    """Return the value of the contract's enum that a reason of ours stands for."""
+    """Return the contract's enum value for a domain reason."""
     return ErrorReason.Value(f"ERROR_REASON_{name or 'UNSPECIFIED'}")
 
 
@@ -318,8 +317,8 @@ def read_verdicts(
 ) -> Verdicts:
     """Return verdicts that a caller sends back, for groups of `sizes` contexts.
 
-    Decisions are taken as they are: the threshold was applied when they were made. Raises
-    InvalidField when a column is of another length or holds a value no reply has.
+    Decisions are not computed again: the threshold was applied when they were made. Raises
+    InvalidField when a column has a wrong length or a value that no reply has.
     """
     offsets = list(accumulate(sizes, initial=0))
     columns = read_columns(message, field, contexts=offsets[-1])
@@ -338,6 +337,6 @@ def read_verdicts(
 
 
 def write_score(score: AnswerScore) -> scores_pb2.AnswerScore:
-    """Return the message of one score of an answer; what is not known stays unset."""
+    """Return the message of one score of an answer; unknown values stay unset."""
     error = None if score.error is None else write_fault(score.error)
     return write_fields(scores_pb2.AnswerScore, score, error=error)

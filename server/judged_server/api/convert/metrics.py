@@ -1,4 +1,4 @@
-"""Between the metric messages and `metrics`: options, rankings and human labels in, tables out."""
+"""Converts the messages of metrics: options, rankings and human labels in, tables out."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ _INPUTS = {
     "trec": "qrels",
     "values": None,
 }
-"""Which options something has, by what the rankings are given as."""
+"""The `input` of MetricOptions that applies to each kind of rankings."""
 
 
 def read_options(message: metrics_pb2.MetricOptions, given_as: str) -> SettledOptions:
     """Return the options of a request.
 
-    `given_as` is how the rankings are given: a name of the oneof `relevance`, or "groups". Raises
-    InvalidField for what no option can be, and for options that would change nothing there.
+    `given_as` is the kind of rankings: a name of the oneof `relevance`, or "groups". Raises
+    InvalidField for invalid options, and for those that have no effect for this kind.
     """
     given, interval, slice_by = message.WhichOneof("input"), None, tuple(message.slice_by)
     if message.HasField("interval"):
@@ -109,9 +109,9 @@ def read_options(message: metrics_pb2.MetricOptions, given_as: str) -> SettledOp
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A table, the queries it was made from, and the counts of their verdicts.
+    """A metric table, its queries, and the counts of their verdicts.
 
-    `not_measured` are other queries; `judged` has the verdicts.
+    `not_measured` are further queries of the request; `judged` has the verdicts.
     """
 
     table: MetricTable
@@ -122,7 +122,7 @@ class Measured:
 
 
 def chosen(message: Message, choice: str, path: str = "") -> str:
-    """Return which field of a choice is set. Raises InvalidField at the choice for none."""
+    """Return which field of a oneof is set. Raises InvalidField if none is."""
     which: str | None = message.WhichOneof(choice)
     if which is None:
         *names, last = (each.name for each in message.DESCRIPTOR.oneofs_by_name[choice].fields)
@@ -132,7 +132,7 @@ def chosen(message: Message, choice: str, path: str = "") -> str:
 
 
 def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetricsResponse:
-    """Return the answer to a request, whichever relevance it brings."""
+    """Return the reply of ComputeMetrics, for any kind of relevance."""
     measures = parse_metrics(request.metrics, of_values=request.HasField("values"))
     which = chosen(request, "relevance")
     options = read_options(request.options, which)
@@ -146,7 +146,7 @@ def write_measured(
     measures: Sequence[Measure],
     options: SettledOptions,
 ) -> metrics_pb2.MetricTable:
-    """Return the table of what was measured, with all else that the request asks for."""
+    """Return the table with the slices, intervals and corrections that the request asks for."""
     metadata: Sequence[Mapping[str, str]] = ()
     if request.metadata:
         metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
@@ -159,11 +159,11 @@ def write_measured(
 
 @dataclass(frozen=True, slots=True)
 class Rankings:
-    """Measures rankings in each of the forms that a request, or a run of a comparison, has them.
+    """Measures rankings of any kind, of a request or of a run in a comparison.
 
-    Errors name fields behind `path`. Vectors, whose cosines are work that a small message can ask
-    much of, need `limits`. `qrels` are those of a comparison; a part of rankings (`is_part`) may
-    lack them.
+    Field paths in errors begin with `path`. `limits` bound vectors, since a small message can ask
+    for many cosines. `qrels` are those of a comparison. With `is_part`, the part of a stream, qrels
+    may be missing.
     """
 
     measures: Sequence[Measure]
@@ -174,7 +174,7 @@ class Rankings:
     is_part: bool = False
 
     def measure(self, which: str, holder: pb.ComputeMetricsRequest | ComparedRun) -> Measured:
-        """Return what the rankings are worth that a message holds in a field of its oneof."""
+        """Return the metrics of the rankings in field `which` of a message."""
         check(getattr(holder, which), f"{self.path}{which}")
         done: Measured = getattr(self, f"_{which}")(getattr(holder, which))
         return done
@@ -228,7 +228,7 @@ class Rankings:
         return Measured(table, query_ids, counts_of(verdicts), judged=results)
 
     def _embedded(self, message: pb.EmbeddedRankings) -> Measured:
-        """Measure vectors by the cosine of the judge `semantic`: no model runs, no text is read."""
+        """Measure vectors by their cosine, as the judge `semantic` does, without a model."""
         for i, measure in enumerate(self.measures):
             name, family = measure.metric.name, measure.metric.family
             other = name.removesuffix(family) + _SIMILARITY.name
@@ -263,7 +263,7 @@ def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any
 
 
 def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedIds | None, IdSample]:
-    """Return how rankings are matched by document id, None where none is. Raises InvalidField."""
+    """Return the matches by document id, None if no ranking uses ids. Raises InvalidField."""
     seen, by_id = IdSample(), False
     groups: list[tuple[Sequence[str], Sequence[str], Mapping[str, int]]] = []
     for i, ranking in enumerate(message.rankings):
@@ -288,7 +288,7 @@ def _read_ids(message: metrics_pb2.JudgedRankings, field: str) -> tuple[JudgedId
 
 
 def _grades(message: metrics_pb2.JudgedRankings, verdicts: Verdicts, field: str) -> dict[str, Any]:
-    """Return what judged results have of the judge's grades, by name; nothing where it has none."""
+    """Return the fields of JudgedResults for graded verdicts; empty for a judge without grades."""
     most = message.max_grade
     if not most:
         return {}
@@ -305,9 +305,9 @@ def read_qrels(
     *,
     may_be_empty: bool = False,
 ) -> Qrels:
-    """Return the qrels of a message whose path with its dot is `path`.
+    """Return the qrels of a message; `path` is its path, with a trailing dot.
 
-    Raises InvalidField for none unless there may be none, at `qrels[i].grades[j]` for a grade in
+    Raises InvalidField without any unless `may_be_empty`, at `qrels[i].grades[j]` for a grade in
     columns that is no whole number, and as `read_topics` and Qrels.of do.
     """
     topics = read_topics(message, path, "qrels")
@@ -325,13 +325,13 @@ _TOPICS = {
     "run": ("run_columns", "scores"),
     "topics": ("topic_columns", "scores"),
 }
-"""What else may have the topics of a field, in columns, and what each document has."""
+"""For each field of topics: the field that has them as columns, and the values of documents."""
 
 
 def read_topics(message: Any, path: str, rows: str) -> Topics:  # noqa: ANN401 - of three kinds
-    """Return the topics of a message, which has them one by one, or in columns; not both.
+    """Return the topics of a message, given either as rows or as columns.
 
-    Raises InvalidField for columns that do not fit together, and as Topics do.
+    Raises InvalidField for both, for columns of inconsistent lengths, and as Topics does.
     """
     columns, values = _TOPICS[rows]
     given, field, of_columns = getattr(message, rows), path + rows, path + columns
@@ -362,7 +362,7 @@ def _corrected(
     options: SettledOptions,
     done: Measured,
 ) -> MetricTable:
-    """Return the table with means corrected by the labels or the human values of the request."""
+    """Return the table with means corrected by the request's human labels or values."""
     judged, labels = done.judged, request.judged.human_labels
     if judged is not None and request.judged.HasField("human_labels"):
         rule = f"must be unset when {_LABELS} is set; use one of them"
@@ -392,7 +392,7 @@ def _read_values(
 
 
 def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str) -> IntArray:
-    """Return int64[n]: where each labelled query stands among those given."""
+    """Return int64[n]: the place of each labelled query in `query_ids`."""
     check_unique(labelled, f"{field}.query_ids[{{}}]")
     known = {query_id: place for place, query_id in enumerate(query_ids)}
     for i, query_id in enumerate(labelled):
@@ -408,7 +408,7 @@ def write_table(
     *,
     per_query: bool = False,
 ) -> metrics_pb2.MetricTable:
-    """Return the message of a table; `query_ids` names the queries that were given."""
+    """Return the message of a table; `query_ids` are the queries of the request."""
     fit = table.id_fit
     warning = None if fit is None else fit_warning(fit)
     return write_fields(
@@ -438,7 +438,7 @@ def _write_column(column: MetricColumn, *, per_query: bool = False) -> metrics_p
 def write_evaluation(
     done: Evaluation, *, per_query: bool = False, verdicts: Verdicts | None = None
 ) -> pb.EvaluateResponse:
-    """Return the reply to an evaluation."""
+    """Return the reply of Evaluate."""
     return write_fields(
         pb.EvaluateResponse,
         done,

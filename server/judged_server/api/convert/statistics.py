@@ -1,4 +1,4 @@
-"""Between the messages of StatisticsService and `statistics`, and texts that are measured."""
+"""Computes the calls of StatisticsService: converts messages for `statistics` and text metrics."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ MAX_SYSTEMS = 50
 RANKING_RESAMPLES = 1_000
 MAX_RUNS = 100
 MAX_COMPARISONS = 1_000
-"""Metrics times later runs: each takes some milliseconds beside the resampling."""
+"""Metrics times later runs: each takes some milliseconds besides the resampling."""
 
 
 def agreement(request: pb.MeasureAgreementRequest, _: Limits) -> pb.MeasureAgreementResponse:
-    """Tell how far raters, or two judges, agree."""
+    """Measure how well raters, or two judges' system scores, agree."""
     of_ratings, of_systems = request.HasField("ratings"), request.HasField("systems")
     need(of_ratings or of_systems, "ratings", "set ratings, systems or both")
     options = read(IntervalOptions, request.interval, "interval")
@@ -126,7 +126,7 @@ def _read_comparisons(request: pb.RankSystemsRequest) -> Comparisons:
 
 
 def calibration(request: pb.CalibrateRequest, _: Limits) -> pb.CalibrateResponse:
-    """Hold a judge's scores against human labels."""
+    """Calibrate a judge's scores by human labels."""
     judge = request.judge
     known = _shipped(judge, "judge") if request.HasField("judge") else None
     options = read(CalibrationOptions, request)
@@ -143,7 +143,7 @@ def calibration(request: pb.CalibrateRequest, _: Limits) -> pb.CalibrateResponse
 
 
 def _shipped(judge: JudgeIdentity, field: str) -> Platt | None:
-    """Return the calibration that comes with a judge, if any. Raises InvalidField for no judge."""
+    """Return the calibration shipped with a judge, if any. Raises InvalidField without a judge."""
     rule = "must be that of the judge whose scores these are"
     need(judge.scoring_key != "", f"{field}.scoring_key", rule)
     return shipped_calibration(judge.kind, judge.scoring_key)
@@ -179,8 +179,8 @@ def _read_stage(message: pb.ScoredStage, field: str, n: int) -> ScoredStage:
 
 
 def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRunsResponse:
-    """Test whether runs differ: each is measured as ComputeMetrics would, by qrels read once."""
-    # Runs that bring values may have names of their own.
+    """Test whether runs differ: each is measured as in ComputeMetrics; qrels are read once."""
+    # Runs that bring values may use custom metric names.
     of_values = all(run.HasField("values") for run in request.runs)
     measures = parse_metrics(request.metrics, of_values=of_values)
     check_unset(request.options, _NOT_COMPARED, "options")
@@ -210,9 +210,9 @@ def compare_runs(request: pb.CompareRunsRequest, limits: Limits) -> pb.CompareRu
 
 
 def _kind_of(runs: Sequence[pb.ComparedRun]) -> str:
-    """Return what all runs bring.
+    """Return the kind of relevance that all runs bring.
 
-    Raises InvalidField for too few, too many or mixed runs, and for their names.
+    Raises InvalidField for too few, too many or mixed runs, and for bad names.
     """
     check_names([run.name for run in runs], "runs", MAX_RUNS, "runs", ".name")
     first = chosen(runs[0], "relevance", "runs[0]")
@@ -232,7 +232,7 @@ def _read_values(request: pb.ComputeTextMetricsRequest, n_metrics: int) -> list[
 
 
 class TextMeasurement(NamedTuple):
-    """What a request asks for, all but its items."""
+    """What a request asks for, except its items."""
 
     metrics: tuple[TextMetric, ...]
     interval: IntervalOptions | None
@@ -252,7 +252,7 @@ def text_metrics(
 
 
 def read_measurement(request: pb.ComputeTextMetricsRequest) -> TextMeasurement:
-    """Return what to measure. Raises InvalidField for names, options, and what excludes another."""
+    """Return what to measure. Raises InvalidField for names, options, and fields that conflict."""
     metrics, values, items = parse_text_metrics(request.metrics), request.values, request.items
     if items:
         rule = "must be empty when there are items; send one of them"
@@ -276,7 +276,7 @@ def read_items(messages: Sequence[pb.TextItem], limits: Limits) -> list[TextItem
 def write_text_metrics(
     columns: Sequence[TextColumn], asked: TextMeasurement
 ) -> list[pb.TextMetricResult]:
-    """Return means, with intervals and values where they were asked for."""
+    """Return the messages of means, with intervals and values per item where requested."""
     if asked.interval is not None:
         check_work(len(columns[0].values), len(columns), asked.interval, "interval", unit="items")
     return [_write_text_column(column, asked) for column in columns]
