@@ -1,4 +1,4 @@
-"""The commands put together, and what a run of one ends with."""
+"""Assembles the commands, runs one, and returns its exit status."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from judged.evaluation import FileError, MissingText
 INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
 HUNG_UP = 128 + 13
-"""The exit status where who reads the output has gone, as in `| head`: that of SIGPIPE."""
+"""The exit status if the reader of the output has gone, as in `| head`: that of SIGPIPE."""
 _COMMANDS = (judge, batch, score, metrics, ci, labels, calibrate, servers, load, data)
 _END = "Command"
-"""What the classes of commands are called, behind the name of the command."""
+"""Suffix of the class names of commands, after the command's name."""
 
 
 def _add(group: click.Group, module: ModuleType) -> None:
-    """Add the commands of a module, in the order in which they stand there."""
+    """Add the commands of a module, in source order."""
     for name, kind in vars(module).items():
         if name.endswith(_END) and kind.__module__ == module.__name__:
             group.add_command(click_command(name.removesuffix(_END).lower(), kind))
@@ -64,7 +64,7 @@ GROUP.add_command(_CANARY)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return the exit status."""
-    if sys.stderr is None:  # closed by the caller: nobody reads remarks
+    if sys.stderr is None:  # closed by the caller
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
     # A private server must not outlive the command, so this signal unwinds instead of killing.
     signal.signal(signal.SIGTERM, _leave)
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         say("interrupted; what language models replied is in the server's cache, if it has one")
         return INTERRUPTED
-    # Of a signal, 0 of a completion, or click's plain 1 where nobody reads any more.
+    # A signal's status, 0 after a shell completion, or click's 1 for a closed pipe.
     except SystemExit as left:
         return left.code if isinstance(left.code, int) and left.code != 1 else HUNG_UP
     except (JudgedError, Problem, FileError, MissingText) as error:

@@ -1,4 +1,4 @@
-"""The JSON documents of `judged evaluate`, `metrics`, `texts` and `score`: read again, compared."""
+"""Reads and compares the JSON documents of `judged evaluate`, `metrics`, `texts` and `score`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from judged.report.content import read_metrics, read_values
 from judged.values import ComparedRuns, MetricResult, ScoreCounts
 
 Ways = Sequence[tuple[str, str]]
-"""How each metric was measured, and who judged."""
+"""The signature of each metric, and of the judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a document holds. `signature` names the judge; None when nobody judged.
+    """The content of a document. `signature` names the judge; None if there was no judge.
 
-    Of answers the metrics are rubrics, and the queries items; those without a score by each rubric
-    are `left_out`.
+    For answers, the metrics are rubrics and the queries are items; `left_out` counts the items that
+    lack a score by some rubric.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Report:
         return self.metrics[name]
 
     def ways(self, metrics: Sequence[str]) -> Ways:
-        """Return how metrics were measured, and who judged. Raises FileError."""
+        """Return the signatures of metrics and of the judge. Raises FileError."""
         of_metrics = [(metric, self.metric(metric).signature) for metric in metrics]
         return [*of_metrics, ("the judge", self.signature or "none")]
 
@@ -61,7 +61,7 @@ def read_report(path: Path | str) -> Report:
 
 
 def parse_report(content: bytes, name: str) -> Report:
-    """Return the document in some bytes; `name` is what messages call it. Raises FileError."""
+    """Return the document in `content`; messages call it `name`. Raises FileError."""
     root = Record.parse(content, name, None)
     if root.get("scores") is not None and root.get("rubrics") is not None:
         return _of_scores(root, name)
@@ -69,14 +69,14 @@ def parse_report(content: bytes, name: str) -> Report:
         raise root.error(
             "is no document of judged evaluate --json, metrics --json, texts --json or score --json"
         )
-    # No more is needed here: EvaluationResult.from_json wants all of a document's fields.
+    # These fields suffice here; EvaluationResult.from_json requires all of them.
     metrics = {metric.name: metric for metric in read_metrics(root)}
     return Report(name, metrics, read_values(root), root.optional_text("signature"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rubric:
-    """What a document of `judged score` says of a rubric."""
+    """A rubric's entry in a document of `judged score`."""
 
     mean: float | None
     counts: ScoreCounts
@@ -84,7 +84,7 @@ class _Rubric:
 
 
 def _of_scores(root: Record, name: str) -> Report:
-    """Return a document of `judged score`."""
+    """Return the content of a document of `judged score`."""
     per_item: dict[str, dict[str, float]] = {}
     for record in root.records("scores"):
         of_item = per_item.setdefault(record.identifier("item_id"), {})
@@ -104,9 +104,9 @@ def _of_scores(root: Record, name: str) -> Report:
 def scored_metric(
     rubric: str, mean: float | None, counts: ScoreCounts, signature: str = ""
 ) -> MetricResult:
-    """Return the mean of a rubric, with its bounds where scores are missing."""
+    """Return the mean of a rubric, with bounds if scores are missing."""
     lower = upper = None
-    if missing := counts.error + counts.abstained:  # at the bottom of the scale, or at its top
+    if missing := counts.error + counts.abstained:  # counted as 0, or as 1
         total, n = (mean or 0.0) * counts.ok, counts.ok + missing
         lower, upper = total / n, (total + missing) / n
     return MetricResult(rubric, mean, counts.ok, lower, upper, signature, ())
@@ -114,7 +114,7 @@ def scored_metric(
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One run as the command compares it, with its means."""
+    """One run to compare: its values and means."""
 
     name: str
     file: str
@@ -148,10 +148,7 @@ class ComparingCommand(ResultCommand):
     def compared(
         self, out: Output, names: Sequence[str], reports: Sequence[Report], options: MetricOptions
     ) -> ComparedRuns:
-        """Return how documents differ from the first by all metrics that they share.
-
-        Raises Problem.
-        """
+        """Return how documents differ from the first, by all shared metrics. Raises Problem."""
         metrics = common_metrics(reports)
         runs = self.measured(out, names, reports, metrics)
         with self.connect(of_metrics(metrics)) as server:
@@ -161,9 +158,9 @@ class ComparingCommand(ResultCommand):
     def measured(
         self, out: Output, names: Sequence[str], reports: Sequence[Report], metrics: Sequence[str]
     ) -> list[MeasuredRun]:
-        """Return the values of documents, all measured and judged in one way.
+        """Return the values of documents.
 
-        Unless another signature is allowed. Raises Problem.
+        Raises Problem for different signatures, unless those are allowed.
         """
         measured = []
         for name, report in zip(names, reports, strict=True):

@@ -1,7 +1,7 @@
-"""Commands as dataclasses: a field is an option, a base class the options that several share.
+"""Commands as dataclasses: fields are options, base classes are options that several share.
 
 Click reads options from the command line, else from JUDGED_* variables, else from the file of
-`--config`, and runs what they make.
+`--config`, and runs the command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from judged.cli.output import Output, Places, Problem, check_writable
 
 PREFIX = "JUDGED"
 FILE_VARIABLE = "JUDGED_CLI_CONFIG"
-"""Names the file where no `--config` does; JUDGED_CONFIG names that of a server's settings."""
+"""Variable for `--config`; JUDGED_CONFIG names the file of a server's settings."""
 Document = dict[str, Any]
 Value = TypeVar("Value")
 _SHORT = {"metric": ["-m"], "number": ["-n"], "output": ["-o"]}
@@ -40,12 +40,12 @@ def opt(
     high: float | None = None,
     **how: bool,
 ) -> Any:  # noqa: ANN401 - a field of any type
-    """Return a field that is an option; `reads` and `writes` say what it does to the file it names.
+    """Return a field that is an option; `reads` and `writes` say how it uses the file it names.
 
-    Its flag is its name; its type says what it takes.
+    The flag is the field's name, the type of its value the field's type.
     """
-    told = {"metavar": metavar, "help": text, "low": low, "high": high, **how}
-    return field(default=default, metadata=told)
+    metadata = {"metavar": metavar, "help": text, "low": low, "high": high, **how}
+    return field(default=default, metadata=metadata)
 
 
 def flag(text: str) -> Any:  # noqa: ANN401 - a bool
@@ -54,18 +54,18 @@ def flag(text: str) -> Any:  # noqa: ANN401 - a bool
 
 
 def many(metavar: str, text: str, **how: bool) -> Any:  # noqa: ANN401 - a list of any type
-    """Return a field that is an option which may be repeated."""
+    """Return a field that is a repeatable option."""
     return opt(metavar, text, (), **how)
 
 
 def arg(metavar: str, text: str, *, reads: bool = True) -> Any:  # noqa: ANN401 - a text, or some
-    """Return a field that is an argument, which must be given: a file that is read, by default."""
+    """Return a field that is a required argument; by default, it names a file to read."""
     return field(metadata={"metavar": metavar, "help": text, "reads": reads})
 
 
 @dataclass_transform(kw_only_default=True)
 class Dataclass:
-    """What inherits from this is a dataclass."""
+    """Makes each subclass a dataclass."""
 
     def __init_subclass__(cls) -> None:
         dataclass(kw_only=True)(cls)
@@ -74,7 +74,7 @@ class Dataclass:
 class Command(Dataclass):
     """One run of a command.
 
-    `typed` has the options that were on the command line.
+    `typed` has the names of the options on the command line.
     """
 
     json: str | None = opt(
@@ -88,14 +88,14 @@ class Command(Dataclass):
         """Refuse options that exclude each other. Raises Problem."""
 
     def run(self, out: Output) -> Document | None:
-        """Do it; return the JSON document."""
+        """Run the command; return the JSON document."""
         raise NotImplementedError
 
     def leave_out(self, names: str, why: str = "") -> None:
         """Raise Problem for the first of these options that was typed, if there is a `why`.
 
-        A flag that is typed beside one that it excludes is a mistake. A variable that is set for
-        other runs is none: it is left out.
+        An excluded option on the command line is a mistake. One from a variable is not, since that
+        is set for other runs too: it is reset to its default.
         """
         defaults = {each.name: each.default for each in fields(self)}
         for name in names.split():
@@ -108,11 +108,11 @@ class Command(Dataclass):
 
     @property
     def replays(self) -> bool:
-        """Whether a trace is read in place of a judge."""
+        """Whether a trace replaces the judge."""
         return False
 
     def places(self) -> Places:
-        """Return what the fields of a request are known as: by the options of their names."""
+        """Return the names of request fields in messages: the options of the same names."""
         return {
             rf"(?:\w+\.|rubrics\[\d+\]\.)*{each.name.rstrip('_')}": flag_of(each.name)
             for each in fields(self)
@@ -122,13 +122,13 @@ class Command(Dataclass):
     def options(self, kind: Callable[..., Value], **others: object) -> Value:
         """Return options of a call: the fields that this command has too, then `others`.
 
-        What is None has its default.
+        None means the default.
         """
         own = {each.name: getattr(self, each.name, None) for each in fields(cast(Any, kind))}
         return kind(**{name: each for name, each in (own | others).items() if each is not None})
 
     def check_files(self) -> None:
-        """Raise Problem where a file can't be written, or is one that is read."""
+        """Raise Problem if an output can't be written, or is also an input."""
         taken = set()
         for each in sorted(fields(self), key=lambda each: bool(each.metadata.get("writes"))):
             value, how = getattr(self, each.name), each.metadata
@@ -153,10 +153,10 @@ def flag_of(name: str) -> str:
 
 
 class Once(click.Command):
-    """A command that refuses an option of one value that is there twice."""
+    """A command that refuses a repeated option unless it takes several values."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of the command. Raises UsageError."""
+        """Parse the arguments. Raises UsageError."""
         *_, order = self.make_parser(ctx).parse_args(list(args))
         for option, n in Counter(order).items():
             if isinstance(option, click.Option) and n > 1 and not option.multiple:
@@ -165,11 +165,11 @@ class Once(click.Command):
 
 
 class OnceGroup(Once, click.Group):
-    """Such a command that has others."""
+    """A group of commands that does the same."""
 
 
 def click_command(name: str, kind: type[Command]) -> click.Command:
-    """Return a command of click that makes and runs one of ours."""
+    """Return a click command that makes and runs a Command."""
     text, _, examples = (kind.__doc__ or "").partition(_EXAMPLES)
     lines = [f"  {line.strip()}" for line in examples.strip().splitlines()]
 
@@ -187,10 +187,7 @@ def click_command(name: str, kind: type[Command]) -> click.Command:
 
 
 def made(context: click.Context, kind: type[Command], given: dict[str, Any]) -> Command:
-    """Return a command with the options that click found, those left out that do not go together.
-
-    Raises Problem.
-    """
+    """Return a command with the options that click parsed, after `settle`. Raises Problem."""
     command = kind(**given)
     command.typed = {
         name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
@@ -203,26 +200,26 @@ def _run(context: click.Context, kind: type[Command], given: dict[str, Any]) -> 
     command = made(context, kind, given)
     command.check_files()
     out = Output(command.json, strict=isinstance(command, Strict) and command.strict)
-    with _telling(out):
+    with _warning(out):
         document = command.run(out)
     if document is not None:
         gates = {"gates": [each.to_dict() for each in out.gates]} if out.gates else {}
-        told = {"warnings": out.warnings} if isinstance(command, Strict) else {}
-        out.write_json({**document, **gates, **told})
+        warned = {"warnings": out.warnings} if isinstance(command, Strict) else {}
+        out.write_json({**document, **gates, **warned})
     out.finish()
 
 
 @contextmanager
-def _telling(out: Output) -> Iterator[None]:
-    """Tell warnings as those of the command, each once: a file may be read twice."""
+def _warning(out: Output) -> Iterator[None]:
+    """Show Python's warnings as the command's, each once: a file may be read twice."""
     with warnings.catch_warnings():
 
-        def tell(message: Warning | str, *_: object) -> None:
+        def show(message: Warning | str, *_: object) -> None:
             if str(message) not in out.warnings:
                 out.warn(str(message))
 
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = tell  # type: ignore[assignment]  # it takes the rest as it comes
+        warnings.showwarning = show  # type: ignore[assignment]  # other arguments are ignored
         yield
 
 
@@ -263,7 +260,7 @@ def _parameter(name: str, of: Any, how: Mapping[str, Any], default: object) -> c
 
 
 def commands_of(command: click.Command, words: str = "") -> dict[str, click.Command]:
-    """Return all commands by the words that are typed, as in "canary check"."""
+    """Return all commands by their words on the command line, as in "canary check"."""
     if not isinstance(command, click.Group):
         return {words: command}
     found: dict[str, click.Command] = {}
@@ -279,13 +276,13 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
 
 
 def variables_of(group: click.Group) -> set[str]:
-    """Return the variables that the command reads."""
+    """Return the names of the variables that the commands read."""
     options = {name for command in commands_of(group).values() for name in options_of(command)}
     return {f"{PREFIX}_{name.upper()}" for name in options} | {FILE_VARIABLE}
 
 
 def config_option() -> click.Option:
-    """Return `--config`, which stands before the command."""
+    """Return the option `--config`, which precedes the command."""
     return click.Option(
         ["--config"],
         metavar="FILE",
@@ -327,7 +324,7 @@ def _read_config(context: click.Context, _: click.Parameter, path: str | None) -
 
 
 def _values(content: Mapping[str, Any], table: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield the values of a file with their tables, [canary.check] by two words."""
+    """Yield the values of a file with their tables, [canary.check] as "canary check"."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _values(value, f"{table} {key}".lstrip())

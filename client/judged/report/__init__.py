@@ -1,6 +1,6 @@
 """Reports of results: an HTML page in one file, Markdown for a comment, JUnit XML for CI.
 
-They are made of the documents that docs/evaluator.md describes. HTML needs the extra `cli`.
+They show the documents that docs/evaluator.md describes. HTML needs the extra `cli`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["NoResultDocument", "Report", "make_report", "to_html", "to_junit", "
 
 
 def to_html(report: Report) -> str:
-    """Return one HTML page. Raises FailedPrecondition where jinja2 is not installed."""
+    """Return one HTML page. Raises FailedPrecondition if jinja2 is not installed."""
     try:
         from judged.report import html  # noqa: PLC0415 - jinja2 is in the extra `cli`
     except ModuleNotFoundError as error:

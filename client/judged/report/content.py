@@ -1,9 +1,8 @@
-"""What a result document holds, and what a report says of it.
+"""Reads result documents, and derives what reports show of them.
 
-docs/evaluator.md says what each field means. Fields are only ever added under one version.
-
-docs/evaluator.md describes the documents, those of evaluations and of `judged metrics`. A field
-that is missing is one the report does not show; one of the wrong type is an error that names it.
+docs/evaluator.md describes the fields of these documents, which evaluations and `judged metrics`
+write. Within a version, fields are only ever added. A report does not show a missing field; a field
+of the wrong type is an error that names it.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from judged.values import (
 
 @dataclass(frozen=True, slots=True)
 class RetrievedResult:
-    """One retrieved document and what the judge made of it.
+    """One retrieved document and its verdict.
 
-    `rank` counts from 1. `relevant` is whether any expected text is matched, `matches` the indices
-    of those that are, `score` the best score of all; where verdicts are missing and none is
+    `rank` counts from 1. `relevant` is whether any expected text is matched, `matches` has the
+    indices of those that are, `score` is the best of all. If verdicts are missing and none is
     relevant, `relevant` is None, and `status` and `error` say why. A `duplicate` repeats an earlier
-    result of its query and was not judged. Matched by document id, there is no score. `probability`
-    is that of the best score, where the judge is calibrated; `agreement` the smallest share of
-    votes on the larger side, where several voted.
+    result of its query and was not judged. Matching by document id gives no score. `probability` is
+    that of the best score, if the judge is calibrated; `agreement` is the smallest share of votes
+    on the majority's side, if there were several votes.
     """
 
     rank: int
@@ -57,9 +56,9 @@ class RetrievedResult:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class QueryResult(View):
-    """One query with what should be found and what was, best rank first.
+    """One query: what it should find, and what was retrieved, best first.
 
-    `failure` says why the retriever found nothing at all: such a query has no part in any metric.
+    `failure` says why the retriever failed; such a query counts in no metric.
     """
 
     query_id: str
@@ -86,7 +85,7 @@ class QueryResult(View):
 
 
 def read_table(root: Record) -> MetricTable:
-    """Return the metrics of a document, which has them by name and their values by query."""
+    """Return the metrics of a document, with their values by query."""
     if root.get("metrics") is None or root.get("per_query") is None:
         raise root.error(
             'has no "metrics" and "per_query"; write one with judged evaluate --json FILE, '
@@ -104,7 +103,7 @@ def read_table(root: Record) -> MetricTable:
 def read_metrics(
     holder: Record, values: Mapping[str, Mapping[str, float]] | None = None
 ) -> list[MetricResult]:
-    """Return the metrics of a document or of a slice, with the values of queries that are given."""
+    """Return the metrics of a document or of a slice, with the queries' values if given."""
     named = part_of(holder, "metrics")
     found = []
     for name in named.fields:
@@ -114,7 +113,7 @@ def read_metrics(
 
 
 def read_values(root: Record) -> dict[str, dict[str, float]]:
-    """Return the values of each query by metric, those that there are."""
+    """Return the values of each query by metric, without missing ones."""
     per_query = part_of(root, "per_query")
     found = {}
     for query_id in per_query.fields:
@@ -125,27 +124,27 @@ def read_values(root: Record) -> dict[str, dict[str, float]]:
 
 
 def part_of(record: Record, name: str) -> Record:
-    """Return an object in a field, one without fields where it is missing."""
+    """Return the object in a field, an empty one if it is missing."""
     value = record.get(name)
     return record.inner({} if value is None else value, name)
 
 
 TEST = "paired sign-flip test, corrected by Holm"
-"""The test of differences that `verdict_of` goes by."""
+"""The test of differences that `verdict_of` uses."""
 
 
 class NoResultDocument(InvalidArgument, ValueError):
-    """What was to be shown is no result document; the message names what is wrong in it."""
+    """This is not a result document; the message says what is wrong with it."""
 
     __module__ = "judged.report"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReportedQuery(QueryResult):
-    """One query: its values by metric, and as far as they are known its texts and results.
+    """One query: its values by metric, and, if known, its texts and results.
 
-    `first_hit` is the rank of the first relevant result, from 1; 0 where there is none, None where
-    it is not known.
+    `first_hit` is the rank of the first relevant result, from 1; 0 if there is none, None if it is
+    not known.
     """
 
     query: str = ""
@@ -155,7 +154,7 @@ class ReportedQuery(QueryResult):
 
 @dataclass(frozen=True)
 class Run:
-    """One result document. `signature` says who judged and how."""
+    """One result document. `signature` identifies the judge and its settings."""
 
     name: str
     metrics: Sequence[MetricResult]
@@ -172,15 +171,15 @@ class Run:
 
     @property
     def primary(self) -> str:
-        """The metric that queries are sorted by: the first; "" where there is none."""
+        """The metric that queries are sorted by: the first; "" if there is none."""
         return self.metrics[0].name if self.metrics else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run, and where there is one the baseline that it is held against.
+    """A run, and the baseline it is compared with, if any.
 
-    `gates` are sentences about gates with whether each was passed.
+    `gates` has, for each gate, whether it passed and a sentence about it.
     """
 
     run: Run
@@ -198,30 +197,30 @@ def make_report(
     title: str = "Evaluation report",
     names: tuple[str, str] = ("", ""),
 ) -> Report:
-    """Return the report of a result document, beside that of a baseline where there is one.
+    """Return the report of a result document, compared with a baseline if there is one.
 
-    `comparisons` say how the two differ, as `ComparedRuns` has them, and their warnings become the
-    run's; `names` are what the run and the baseline are called. Raises NoResultDocument.
+    `comparisons` are their differences, as in `ComparedRuns`; the warnings are added to the run's.
+    `names` are the names of run and baseline. Raises NoResultDocument.
     """
-    told: dict[str, None] = {}
+    warnings: dict[str, None] = {}
     for made in comparisons:
-        # An interval without width is what the comparison's own warning is about already.
+        # The comparison's own warning covers an interval without width.
         interval = made.difference.interval
-        said = made.warnings or (() if interval is None else interval.warnings)
-        told |= {f"difference of {made.metric}: {warning}": None for warning in said}
+        new = made.warnings or (() if interval is None else interval.warnings)
+        warnings |= {f"difference of {made.metric}: {warning}": None for warning in new}
     try:
         run = read_run(document, names[0])
         before = None if baseline is None else read_run(baseline, names[1])
-        gates = Record(document, "document", None, "").records("gates")
-        held = [(bool(g.optional_label("passed")), g.optional_text("message") or "") for g in gates]
+        rows = Record(document, "document", None, "").records("gates")
+        gates = [(bool(g.optional_label("passed")), g.optional_text("message") or "") for g in rows]
     except FileError as error:
         raise NoResultDocument.of_field(error.name, error.problem) from None
-    run = replace(run, warnings=[*run.warnings, *told])
-    return Report(run, before, comparisons, held, title)
+    run = replace(run, warnings=[*run.warnings, *warnings])
+    return Report(run, before, comparisons, gates, title)
 
 
 def verdict_of(made: RunComparison) -> str:
-    """Return what the test says of the run: better, worse, or no clear difference."""
+    """Return the result of the test: the run is better, worse, or no clear difference."""
     value, interval = made.difference.value, made.difference.interval
     confidence = 0.95 if interval is None else interval.confidence
     if value is None or made.permutation.p_holm >= 1 - confidence:
@@ -267,9 +266,9 @@ def _query(query: Record, values: Mapping[str, Mapping[str, float]]) -> Reported
 
 
 def _first_hit(results: Sequence[RetrievedResult]) -> int | None:
-    """Return the rank of the first relevant result, repeated ones not counted.
+    """Return the rank of the first relevant result, duplicates not counted.
 
-    0 where none is, None where that is not known for any.
+    0 if none is relevant, None if relevance is not known for any.
     """
     ranked = [result for result in results if not result.duplicate]
     for rank, result in enumerate(ranked, 1):
@@ -284,7 +283,7 @@ LOW_RANK = 3
 
 
 class Kind(IntFlag):
-    """What can be wrong with a query; several may be at once."""
+    """Problems that a query can have; several can apply."""
 
     NOTHING_RELEVANT = 1
     LOW = 2
@@ -304,7 +303,7 @@ KINDS = {
 
 
 def kinds_of(query: ReportedQuery) -> Kind:
-    """Return all that is wrong with a query, as far as it is known."""
+    """Return all known problems of a query."""
     found = Kind(0)
     if query.failure:
         return Kind.RETRIEVER_FAILED
@@ -313,7 +312,7 @@ def kinds_of(query: ReportedQuery) -> Kind:
     if any(result.agreement is not None and result.agreement < 1 for result in query.retrieved):
         found |= Kind.JUDGES_DISAGREE
     if query.first_hit == 0:
-        # With verdicts missing, none may be known to be relevant although one is.
+        # With verdicts missing, a relevant result may not be known as such.
         found |= Kind(0) if found & Kind.JUDGE_MISSING else Kind.NOTHING_RELEVANT
     elif query.first_hit is not None and query.first_hit > LOW_RANK:
         found |= Kind.LOW
@@ -321,10 +320,10 @@ def kinds_of(query: ReportedQuery) -> Kind:
 
 
 def worst_first(run: Run, baseline: Run | None = None) -> Sequence[ReportedQuery]:
-    """Return the queries of a run, the worst first.
+    """Return the queries of a run, worst first.
 
-    Beside a baseline those come first that lost most by the first metric; else those with the
-    smallest values. Queries without a value come before all others, ties by id.
+    With a baseline, those that lost most by the first metric come first, else those with the
+    smallest values. Queries without a value come before all others; ties are broken by id.
     """
     metric = run.primary
 
@@ -341,13 +340,13 @@ def worst_first(run: Run, baseline: Run | None = None) -> Sequence[ReportedQuery
 
 
 def about(run: Run) -> str:
-    """Return how much went into the numbers; the run's warnings say what is missing."""
+    """Return the numbers of queries, results and verdicts behind a run's metrics, as a line."""
     counts = run.counts
     queries = of_all(counts.evaluated, counts.queries, "query", "queries")
-    said = f"{queries}, {plural(counts.retrieved, 'result')}"
+    line = f"{queries}, {plural(counts.retrieved, 'result')}"
     if (verdicts := counts.verdicts) is None:
-        return said
-    return f"{said}, {of_all(verdicts.ok, verdicts.total, 'verdict')}"
+        return line
+    return f"{line}, {of_all(verdicts.ok, verdicts.total, 'verdict')}"
 
 
 def number(value: float | None) -> str:
@@ -371,12 +370,12 @@ def signed_ends(interval: Interval | None) -> str:
 
 
 def p_value(value: float) -> str:
-    """Return a p-value; what four decimals can't show is below the smallest they can."""
+    """Return a p-value with four decimals; smaller ones as "<0.0001"."""
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def share(value: float) -> str:
-    """Return a share with four digits, which rounds to 1 only what is 1."""
+    """Return a share with four digits; only exactly 1 is shown as 1."""
     text = f"{value:.4g}"
     return text if text != "1" or value == 1 else f"{value:.9g}"
 
@@ -384,20 +383,20 @@ def share(value: float) -> str:
 _CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
 _CONTROLS[0x7F] = 0x2421
 _HIDDEN = str.maketrans(_CONTROLS)
-# What neither UTF-8 nor XML 1.0 has, and C1 controls, which browsers show as nothing.
+# Characters that UTF-8 or XML 1.0 can't contain, and C1 controls, which browsers don't show.
 _UNPRINTABLE = re.compile("[\ud800-\udfff\x80-\x9f\ufffe\uffff]")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+\-!|~&])")
 
 
 def visible(text: str) -> str:
-    """Return a text with control characters as their pictures, NUL as U+2400, and so on."""
+    """Return a text with control characters replaced by their pictures, NUL by U+2400 and so on."""
     return _UNPRINTABLE.sub("\ufffd", text.replace("\r\n", "\n").translate(_HIDDEN))
 
 
 def markdown(text: str, longest: int = 120) -> str:
-    """Return a text as one line of Markdown that shows it as it is, cut where it is long."""
+    """Return a text as one escaped line of Markdown, cut to `longest` characters."""
     line = " ".join(visible(text).split())
     if len(line) > longest:
         line = f"{line[: longest - 1]}…"
-    # An address alone, or a name after @, would become a link or call a person.
+    # Otherwise a bare URL becomes a link, and a name after @ notifies a person.
     return _MARKDOWN.sub(r"\\\1", line).replace("@", "@\u200b").replace("://", ":\u200b//")

@@ -1,8 +1,7 @@
-"""A report as one HTML page: style, script and data in the file, nothing fetched from anywhere.
+"""Renders a report as one HTML page that contains its style, script and data.
 
-Its script reads the queries from columns. Texts are by far the largest part, so a report has room
-for so many characters, and the worst queries fill it first; of the others the page has values, ids
-and kinds.
+The script reads the queries from columns. Texts are by far the largest part, so their characters
+are limited: the worst queries come first, and the rest have only values, ids and kinds.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def to_html(report: Report) -> str:
         differences={made.metric: made for made in report.differences},
         test=TEST,
         kinds=kinds,
-        kinds_json=Markup(json.dumps(kinds)),  # noqa: S704 - words of ours
+        kinds_json=Markup(json.dumps(kinds)),  # noqa: S704 - our own words
         order=_order(report),
         means=_means(run, baseline),
         moved=[
@@ -80,16 +79,16 @@ def to_html(report: Report) -> str:
         ],
         reach=1.1 * max([0.01, *(abs(end) for made in report.differences for end in _ends(made))]),
         packed=pack(report),
-        script=Markup(script),  # noqa: S704 - a file of ours
+        script=Markup(script),  # noqa: S704 - our own file
         script_hash=_hash(script),
     )
 
 
 def rendered(name: str, **values: object) -> str:
-    """Return a page by a template of the folder `page`, with the style that all have."""
+    """Return a page from a template of the folder `page`, with the common style."""
     style = _asset("report.css")
     page: str = template(name).render(
-        style=Markup(style),  # noqa: S704 - a file of ours
+        style=Markup(style),  # noqa: S704 - our own file
         style_hash=_hash(style),
         version=metadata.version("judged"),
         **values,
@@ -157,7 +156,7 @@ def _hash(text: str) -> str:
 
 
 MOST_TEXT = 1_500_000
-"""The characters that all texts of a page have at most."""
+"""Limit on the characters of all texts of a page together."""
 LONGEST_TEXT = 4000
 LONGEST_QUERY = 300
 MOST_RESULTS = 20
@@ -165,7 +164,7 @@ MOST_RESULTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The data of a page in base64 of zlib, and of how many queries the texts are in it."""
+    """The data of a page as base64 of zlib, and how many of its queries have texts."""
 
     data: str
     with_texts: int
@@ -173,7 +172,7 @@ class Packed:
 
 
 def pack(report: Report) -> Packed:
-    """Return the queries of a report, the worst first, with their texts as long as these fit."""
+    """Return the queries of a report, worst first, with their texts until MOST_TEXT is reached."""
     ordered = worst_first(report.run, report.baseline)
     metrics = [metric.name for metric in report.run.metrics]
     runs = [run for run in (report.baseline, report.run) if run is not None]
@@ -203,14 +202,14 @@ def pack(report: Report) -> Packed:
 def _values(
     run: Run, queries: Sequence[ReportedQuery], metrics: Sequence[str]
 ) -> list[list[float | None]]:
-    """Return the values of queries in a run by metric; None for a query that it lacks."""
+    """Return the values of queries in a run by metric; None for queries that the run lacks."""
     found = [run.by_id.get(query.query_id) for query in queries]
     values = [{} if each is None else each.values for each in found]
     return [[_short(each.get(name)) for each in values] for name in metrics]
 
 
 def _detail(query: ReportedQuery | None) -> dict[str, object] | None:
-    """Return what the page shows of a query when it is opened; None where nothing is known."""
+    """Return what the page shows of an opened query; None if nothing is known."""
     if query is None or not (query.expected or query.retrieved or query.failure):
         return None
     return {
@@ -235,7 +234,7 @@ def _detail(query: ReportedQuery | None) -> dict[str, object] | None:
 
 
 def _shown(text: str | None, longest: int = LONGEST_TEXT) -> str | None:
-    """Return a text, or its beginning with an ellipsis where it is longer."""
+    """Return a text, cut with an ellipsis if it is longer."""
     if text is None:
         return None
     return visible(text if len(text) <= longest else f"{text[:longest]}…")

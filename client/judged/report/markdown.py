@@ -1,4 +1,4 @@
-"""A report as Markdown, the comment on a pull request, and JUnit XML."""
+"""Renders a report as Markdown, as the comment on a pull request, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def to_markdown(report: Report) -> str:
 
 
 def _numbers(report: Report) -> Iterator[str]:
-    """Yield means and differences, and what their reader should know."""
+    """Yield means and differences, gates and warnings."""
     run = report.run
     yield from (about(run), "")
     if run.metrics:
         yield from (*means_table(run.metrics), "")
     if report.differences:
         yield from (*differences_table(report.differences), "", f"p is that of a {TEST}.", "")
-    for fine, said in report.gates:
-        yield f"- {'passed' if fine else '**failed**'}: {markdown(said, 400)}"
-    for said in run.warnings[:_MOST_WARNINGS]:
-        yield f"- warning: {markdown(said, 400)}"
+    for passed, message in report.gates:
+        yield f"- {'passed' if passed else '**failed**'}: {markdown(message, 400)}"
+    for warning in run.warnings[:_MOST_WARNINGS]:
+        yield f"- warning: {markdown(warning, 400)}"
     if (more := len(run.warnings) - _MOST_WARNINGS) > 0:
         yield f"- and {more} more warnings"
 
@@ -63,7 +63,7 @@ def _judge(run: Run) -> str:
 
 
 def metric_name(name: str) -> str:
-    """Return the name of a metric as code, where @10 calls nobody."""
+    """Return the name of a metric as code, in which @10 notifies no user."""
     return f"`{name}`" if _METRIC.fullmatch(name) else markdown(name)
 
 
@@ -74,7 +74,7 @@ def means_table(metrics: Sequence[MetricResult]) -> list[str]:
 
 
 def differences_table(made: Sequence[RunComparison]) -> list[str]:
-    """Return the lines of a table of differences, with how sure each is."""
+    """Return the lines of a table of differences, with intervals and p-values."""
     rows = []
     for one in made:
         verdict = verdict_of(one)
@@ -117,14 +117,14 @@ def _failures(report: Report) -> Iterator[str]:
 
 
 def _example(query: ReportedQuery, metric: str) -> str:
-    said = f"**{markdown(query.query_id)}** {markdown(query.query)}".rstrip()
+    name = f"**{markdown(query.query_id)}** {markdown(query.query)}".rstrip()
     if query.failure:
-        return f"{said}: {markdown(query.failure)}"
-    return f"{said}: {metric_name(metric)} {number(query.values.get(metric))}" if metric else said
+        return f"{name}: {markdown(query.failure)}"
+    return f"{name}: {metric_name(metric)} {number(query.values.get(metric))}" if metric else name
 
 
 MARK = "<!-- judged ci -->"
-"""By this the comment is found again, so that the next run replaces it."""
+"""Marks the comment, so that the next run finds and replaces it."""
 _NO_BASELINE = (
     "There is no baseline of main yet, so nothing was compared; `judged ci --save` on main makes "
     "one."
@@ -134,7 +134,7 @@ _MOST_LOST = 10
 
 @dataclass(frozen=True, slots=True)
 class BaselineAge:
-    """Which commit of main or which file a baseline is, and its age."""
+    """The commit of main, or the file, of a baseline, and its age."""
 
     commit: str | None
     days: float
@@ -148,12 +148,12 @@ class BaselineAge:
 
 
 def worse(report: Report) -> list[RunComparison]:
-    """Return the metrics that are worse than in the baseline, as the corrected tests say."""
+    """Return the metrics that are worse than the baseline by the corrected tests."""
     return [made for made in report.differences if verdict_of(made) == "worse"]
 
 
 def to_comment(report: Report, age: BaselineAge | None) -> str:
-    """Return the comment as Markdown, its first line a mark to find it by."""
+    """Return the comment as Markdown; its first line is MARK."""
     lines = [MARK, f"### {headline(report)}", "", *_numbers(report), *_lost(report)]
     lines += ["", _NO_BASELINE if age is None else f"{age}.", "", _judge(report.run)]
     return "\n".join(lines) + "\n"
@@ -169,7 +169,7 @@ def headline(report: Report) -> str:
 
 
 def _lost(report: Report) -> Iterator[str]:
-    """Yield the queries that lost most by the metrics that are worse."""
+    """Yield the queries that lost most on the metrics that are worse."""
     found = []
     before = {} if report.baseline is None else report.baseline.by_id
     for made in worse(report):
@@ -188,23 +188,23 @@ def _lost(report: Report) -> Iterator[str]:
 
 
 def to_junit(report: Report) -> str:
-    """Return the XML. A gate that was not passed is a failure, a metric without a mean too.
+    """Return the XML. Failed gates and metrics without a mean are failures.
 
-    Where the document has gates they are the cases, else each metric is one. Where there is a
-    baseline each difference is a case, which fails where the run is worse.
+    Each gate is a case, and each difference from a baseline, which fails if the run is worse. If
+    there are neither, each metric is a case.
     """
-    cases = [_case("gate", said, None if passed else said) for passed, said in report.gates]
+    cases = [_case("gate", text, None if passed else text) for passed, text in report.gates]
     for made in report.differences:
         verdict, p = verdict_of(made), made.permutation.p_holm
         means = f"{made.baseline_mean:.4f} to {made.run_mean:.4f}"
-        said = f"{made.metric} {means}, p {p:.4f}: {verdict}"
+        text = f"{made.metric} {means}, p {p:.4f}: {verdict}"
         name = f"{made.metric} beside the baseline"
-        cases.append(_case("difference", name, said if verdict == "worse" else None, said))
+        cases.append(_case("difference", name, text if verdict == "worse" else None, text))
     if not cases:
         for metric in report.run.metrics:
-            said = f"{metric.name} {number(metric.mean)} over {metric.n} queries"
-            wrong = None if metric.mean is not None else f"{metric.name} has no mean"
-            cases.append(_case("metric", metric.name, wrong, said))
+            text = f"{metric.name} {number(metric.mean)} over {metric.n} queries"
+            failure = None if metric.mean is not None else f"{metric.name} has no mean"
+            cases.append(_case("metric", metric.name, failure, text))
     failed = sum("<failure" in case for case in cases)
     body = "\n".join([*cases, _remarks(report.run)])
     suite = f'name={_attribute(report.title)} tests="{len(cases)}" failures="{failed}" errors="0"'
@@ -215,10 +215,10 @@ def to_junit(report: Report) -> str:
     )
 
 
-def _case(kind: str, name: str, failure: str | None, said: str = "") -> str:
+def _case(kind: str, name: str, failure: str | None, text: str = "") -> str:
     inner = "" if failure is None else f"<failure message={_attribute(failure)}/>"
-    if said:
-        inner += f"<system-out>{escape(visible(said))}</system-out>"
+    if text:
+        inner += f"<system-out>{escape(visible(text))}</system-out>"
     return (
         f'<testcase classname="judged.{kind}" name={_attribute(name)} time="0">{inner}</testcase>'
     )
