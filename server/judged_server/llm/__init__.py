@@ -1,6 +1,6 @@
-"""A client of language models: key, cache, one call for equal questions, budget, provider.
+"""Client of language models: cache keys, reply cache, shared calls, budgets and providers.
 
-The way down: `rubrics` write the prompt; `caller` asks, with `cache` and `budget`;
-`models` speak to a provider through its dialect in `providers` and over `transport`; `parsing`
-reads what came back. aiohttp appears here and nowhere else.
+`rubrics` hold the prompts; `caller` asks, using `reply_cache` and `budgets`; `models` call a
+provider in its dialect (`providers`) over `transport`; `parsing` reads the reply. aiohttp is used
+as a client only here.
 """

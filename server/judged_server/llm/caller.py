@@ -1,14 +1,14 @@
-"""Asks language models: a question in; from the cache, another caller or a provider, an answer.
+"""Answers questions to language models from the cache, from another caller's call or a provider.
 
-The way of a question goes down this file, and on from there:
+A question passes through these steps, in the order of this file:
 
-    ask                  what the cache has (`reply_cache`) is the answer
-    _ask_or_join         somebody may be asking the same already (`single_flight`)
-    _ask_and_keep        another server may be asking (`store.postgres`); what comes is kept
-    _ask_model           asks the model, or those behind it when its provider fails
-    _ask_one             asks, within the budgets (`budgets`), until a reply is in form
+    ask                  returns the cached reply (`reply_cache`), if there is one
+    _ask_or_join         joins a call in flight for the same question (`SingleFlight`)
+    _ask_and_keep        waits if another server asks it (`store.postgres`); stores the reply
+    _ask_model           asks the model, or its fallbacks when its provider fails
+    _ask_one             asks within the budgets (`budgets`), twice if the reply is malformed
     models               writes the request and reads the reply in the provider's dialect
-    transport.endpoint   waits for a turn, sends it (`http`), tries again
+    transport.endpoint   waits for a turn, sends the request (`http`) and retries
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from judged_server.tenant import TENANT
 _log = telemetry.Logger("llm")
 
 _TRIES = 2
-"""Requests for one reply in the right form: the second says what was wrong. Both are paid for."""
+"""Requests per question; the second says what was wrong with the first reply. Both are paid for."""
 _REPAIRS = {
     Reason.SCHEMA: "",
     Reason.UNPARSABLE: "it was not in the form that was asked for",
     Reason.REPLY_TRUNCATED: "it was cut off before its end; be brief",
 }
-"""What the next request says of a reply in the wrong form; "" for the fault's own words. Replies
-that are refusals, or that repeat the marker, are not asked for again."""
+"""What the second request says about a malformed reply; "" uses the parser's message. Refusals, and
+replies that repeat the marker, are not asked for again."""
 _BEFORE_FALLBACK = 0.5
-"""What a model may take of the time that is left, while others stand behind it."""
+"""Share of the remaining time that a model may use while it has fallbacks."""
 _OF_THE_PROVIDER = {
     Reason.TIMEOUT,
     Reason.RATE_LIMITED,
@@ -67,13 +67,13 @@ _OF_THE_PROVIDER = {
     Reason.PROVIDER_REFUSED_KEY,
     Reason.BREAKER_OPEN,
 }
-"""Reasons for which another provider may do better."""
+"""Reasons to ask a fallback: another provider may not fail this way."""
 _LEAVE_SHARE, _LEAVE_LEAST_S, _LEAVE_MOST_S = 0.1, 0.05, 1.0
-"""What is left of the caller's time for the reply: a share of it, within bounds in seconds."""
+"""Time reserved for returning the reply: a share of the caller's time, within bounds in seconds."""
 _MOST_OWED = 10_000
-"""Replies whose cost is not written down yet that are kept at most; the oldest give way."""
+"""Most replies kept while their cost is not in the ledger yet; the oldest are dropped first."""
 _LONGEST_S = 3600.0
-"""The time of a caller who waits for ever."""
+"""Time limit of a call without a deadline."""
 _PER_MILLION = 1e-6
 
 
@@ -83,9 +83,9 @@ def _now() -> float:
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What holds for every question of a call: when its last one must have ended, who pays.
+    """Options of all questions of a call, which must have ended at `ends_at` of the loop's clock.
 
-    `cache` is what the verdict cache is for, `judge` the kind of the judge that asks.
+    `cache` says how to use the verdict cache, `judge` is the kind of the judge that asks.
     """
 
     ends_at: float
@@ -101,9 +101,9 @@ class CallOptions:
         cache: CacheMode = CacheMode.USE,
         judge: str = "",
     ) -> CallOptions:
-        """Return the terms of a caller who leaves at this time of the loop's clock, None: never.
+        """Return the options for a deadline on the loop's clock, None for no deadline.
 
-        They end a little earlier, so that the caller still gets the reply.
+        `ends_at` is a little earlier, so that the reply still reaches the caller.
         """
         now = _now()
         ends_at = now + _LONGEST_S
@@ -114,10 +114,10 @@ class CallOptions:
 
 
 class Answer(NamedTuple):
-    """What came of a question: a parsed reply, the reply itself if one came, and what it took.
+    """The outcome of a question: the parsed reply, the raw reply if there is one, and the usage.
 
-    `fallback` names the model that gave the reply in place of the one that was asked. `unwritten`
-    says that what it cost could not be written down in time.
+    `fallback` names the model that replied in place of the one that was asked. `unwritten` says
+    that the cost could not be written to the ledger in time.
     """
 
     parsed: ParsedReply
@@ -129,7 +129,7 @@ class Answer(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A question on its way, and the key by which those of the caller's domain alone find it."""
+    """A question being asked, and its key in the caller's cache domain."""
 
     key: bytes
     model: ChatModel
@@ -138,11 +138,11 @@ class _Asked(NamedTuple):
 
     @property
     def left_s(self) -> float:
-        """The seconds until its answer must be there."""
+        """Seconds left to answer."""
         return self.call_options.ends_at - _now()
 
     def parsed(self, reply: ChatReply) -> ParsedReply:
-        """Return what a reply says, whether it came just now or was kept."""
+        """Return the parsed form of a reply, new or cached."""
         if reply.unreadable:
             return failed(Reason.PROVIDER_ERROR, reply.unreadable)
         return read(reply, self.question.rubric, structured=self.model.card.structured)
@@ -154,14 +154,14 @@ class ModelCaller:
     def __init__(self, budgets: Budgets | None = None, cache: ReplyCache | None = None) -> None:
         self._budgets = budgets or Budgets()
         self._cache = cache
-        self._inflight: SingleFlight[float, Answer] = SingleFlight()  # until when its leader waits
+        self._inflight: SingleFlight[float, Answer] = SingleFlight()  # about: its leader's deadline
         self._owed: dict[bytes, Answer] = {}
-        """Answers that were not given, since what they cost could not be written down."""
+        """Answers withheld because their cost could not be written to the ledger."""
 
     async def ask(self, model: ChatModel, question: Question, call_options: CallOptions) -> Answer:
-        """Return the answer, whatever comes of it, in time for the caller.
+        """Return an answer, which may be a failure, before the call's deadline.
 
-        Cancelling it closes the connection of the call under way.
+        Once its last caller is cancelled, the connection of the request in flight is closed.
         """
         asked = _Asked(_own_key(model.card, question), model, question, call_options)
         if call_options.cache is not CacheMode.REFRESH:
@@ -186,7 +186,7 @@ class ModelCaller:
         return await self._kept(asked) is not None
 
     async def _kept(self, asked: _Asked) -> Answer | None:
-        """Return the answer that the cache has."""
+        """Return the cached answer, None if there is none that can be used."""
         if self._cache is None:
             return None
         reply = self._cache.held(asked.key)
@@ -204,7 +204,7 @@ class ModelCaller:
         return Answer(parsed, reply, Usage(cached=1), Source.CACHE)
 
     async def _ask_or_join(self, asked: _Asked) -> Answer:
-        """Ask, or take part in the same question of another caller."""
+        """Ask, or wait for the answer to the same question of another caller."""
         while True:
             flight, ends_at = self._inflight.find(asked.key), asked.call_options.ends_at
             if flight is None and asked.key in self._owed:
@@ -219,17 +219,17 @@ class ModelCaller:
                 return answer
             parsed = answer.parsed
             if parsed.status is Status.OK and answer.reply is not None:
-                # The own threshold decides, which is no part of the key.
+                # Parsed again: the caller's own threshold applies, which is not part of the key.
                 parsed = asked.parsed(answer.reply)
-            # A failure that is the leader's alone: this caller may do better.
-            too_early = parsed.reason is Reason.TIMEOUT and ends_at > flight.about
-            if not too_early and parsed.reason is not Reason.BUDGET:
+            # The leader ran out of time or budget; this caller may have more.
+            gave_up_early = parsed.reason is Reason.TIMEOUT and ends_at > flight.about
+            if not gave_up_early and parsed.reason is not Reason.BUDGET:
                 return answer._replace(parsed=parsed, usage=Usage(shared=1), source=Source.SHARED)
 
     async def _ask_and_keep(self, asked: _Asked) -> Answer:
-        """Ask the provider, and keep the reply if it is a verdict.
+        """Ask the provider, and store the reply if it is a verdict.
 
-        Where servers share a store, one of them asks, and the others wait for its reply.
+        Of the servers that share a store one asks, and the others wait for its reply.
         """
         claimed = await self._claim(asked)
         if isinstance(claimed, Answer):
@@ -248,10 +248,10 @@ class ModelCaller:
                 self._cache.release(asked.key)
 
     async def _claim(self, asked: _Asked) -> Answer | bool:
-        """Return an answer, where there is none to ask for, or whether the question was claimed.
+        """Return an answer if no model need be asked, else whether the question was claimed.
 
-        It is asked without a claim where it is to be asked anew, or what is stored can't be read.
-        While the store is away, only models without prices are asked.
+        It is asked without a claim if the cache mode is REFRESH or the stored reply can't be read.
+        While the store can't be reached, only models without prices are asked.
         """
         cache = self._cache
         if cache is None or asked.call_options.cache is CacheMode.REFRESH:
@@ -269,17 +269,17 @@ class ModelCaller:
         return is_read and Answer(parsed, reply, Usage(shared=1), Source.SHARED)
 
     async def _keep(self, asked: _Asked, answer: Answer) -> bool:
-        """Keep a verdict; return whether that is done."""
-        ours = answer.parsed.status is Status.OK and not answer.fallback
-        if self._cache is not None and answer.reply is not None and ours:
+        """Store the reply if it is the model's own verdict; return whether it was stored."""
+        is_own_verdict = answer.parsed.status is Status.OK and not answer.fallback
+        if self._cache is not None and answer.reply is not None and is_own_verdict:
             rubric, card = asked.question.rubric, asked.model.card
-            # What nobody paid for is answered before it is stored.
+            # A reply that cost nothing is returned before it is stored.
             left_s = 0.0 if card.prices is None else asked.left_s
             return await self._cache.keep(asked.key, rubric, card, answer.reply, left_s)
         return False
 
     async def _when_written(self, asked: _Asked) -> Answer:
-        """Return an answer that was paid for before, once that is written down."""
+        """Return an answer that was paid for earlier, once its cost is in the ledger."""
         owed = self._owed[asked.key]
         if owed.reply is None or not await self._budgets.written(asked.call_options.ends_at):
             return Answer(_UNWRITTEN)
@@ -290,30 +290,27 @@ class ModelCaller:
         return found
 
     async def _ask_model(self, asked: _Asked) -> Answer:
-        """Ask the model; where its provider fails, those behind it with the time that is left."""
-        behind = asked.model.fallback
-        if behind is None:
+        """Ask the model; if its provider fails, ask its fallbacks in the remaining time."""
+        fallback = asked.model.fallback
+        if fallback is None:
             return (await self._ask_one(asked))[0]
         ends_at = asked.call_options.ends_at - (1 - _BEFORE_FALLBACK) * asked.left_s
         options = replace(asked.call_options, ends_at=ends_at)
         answer, fault = await self._ask_one(asked._replace(call_options=options))
         if answer.reply is not None or fault is None or not _passes_on(fault) or asked.left_s <= 0:
             return answer
-        name = behind.card.name
+        name = fallback.card.name
         _log.warning(
             "llm fallback", model=asked.model.card.name, fallback=name, reason=str(fault.reason)
         )
-        other = await self._ask_model(asked._replace(model=behind))
+        other = await self._ask_model(asked._replace(model=fallback))
         usage = answer.usage + other.usage
         if other.reply is None:
             return answer._replace(usage=usage)
         return other._replace(usage=usage, fallback=other.fallback or name)
 
     async def _ask_one(self, asked: _Asked) -> tuple[Answer, ModelFault | None]:
-        """Ask one model; again when its reply is not in the form that it was asked for.
-
-        Returns its last fault too.
-        """
+        """Ask one model, again if its reply is malformed. Returns the last fault too."""
         _, model, question, call_options = asked
         card = model.card
         answer = Answer(_NO_TIME, usage=nothing(card.prices))
@@ -341,7 +338,7 @@ class ModelCaller:
                 failure = fault
                 took = _now() - began
                 _trace(card, question, request, took, fault)
-                if reply is None:  # else what is wrong with the reply says more
+                if reply is None:  # else the fault of the earlier reply is more telling
                     parsed = failed(fault.reason, fault.message, retryable=fault.retryable)
                 usage += _without_reply(fault, card.prices, took)
                 answer = answer._replace(parsed=parsed, usage=usage)
@@ -361,15 +358,15 @@ class ModelCaller:
 
 
 def _without_store(model: ChatModel) -> Answer | bool:
-    """Return False where a model may be asked while the store is away, else the answer."""
+    """Return False if a model may be asked while the store can't be reached, else the answer."""
     priced = any(each.card.prices is not None for each in in_turn(model))
     return priced and Answer(_STORE_AWAY)
 
 
 def _passes_on(fault: ModelFault) -> bool:
-    """Return whether another provider may do better.
+    """Return whether to ask the fallback after a fault.
 
-    A request that this one turned down as such, too long say, is not sent to another.
+    A request that was rejected as invalid, for example as too long, is not sent to another one.
     """
     if not isinstance(fault, ProviderFault):
         return False
@@ -377,14 +374,14 @@ def _passes_on(fault: ModelFault) -> bool:
 
 
 def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
-    """Tell those who count and who pay what a question has taken."""
+    """Add the usage of a question to the metrics and to the call's cost tracker."""
     if usage.calls:
-        who = card.name, TENANT.get().name
-        telemetry.note("model_questions", 1, *who)
-        telemetry.note("model_tokens", usage.input_tokens, *who, "input")
-        telemetry.note("model_tokens", usage.output_tokens, *who, "output")
+        labels = card.name, TENANT.get().name
+        telemetry.note("model_questions", 1, *labels)
+        telemetry.note("model_tokens", usage.input_tokens, *labels, "input")
+        telemetry.note("model_tokens", usage.output_tokens, *labels, "output")
         if usage.cost is not None:
-            telemetry.note("model_cost", usage.cost, *who)
+            telemetry.note("model_cost", usage.cost, *labels)
     call_options.cost_tracker.note(usage)
 
 
@@ -393,14 +390,14 @@ def _trace(
     question: Question,
     request: ChatRequest,
     seconds: float,
-    came: Completed | ModelFault,
+    outcome: Completed | ModelFault,
 ) -> None:
-    """Tell of a question, where somebody collects that: its names and numbers, never its texts."""
-    if isinstance(came, Completed):
+    """Record a question in metrics and traces: its names and numbers, never its texts."""
+    if isinstance(outcome, Completed):
         telemetry.note("stage_seconds", seconds, "provider")
     if telemetry.tracer is None:
         return
-    reply = came.reply if isinstance(came, Completed) else None
+    reply = outcome.reply if isinstance(outcome, Completed) else None
     call = telemetry.ModelCall(
         card.name,
         card.provider,
@@ -410,26 +407,26 @@ def _trace(
         request.max_tokens,
         request.temperature if card.takes_temperature else None,
         seconds,
-        came.attempts if isinstance(came, Completed | ProviderFault) else 0,
-        str(came.reason) if isinstance(came, ModelFault) else "",
+        outcome.attempts if isinstance(outcome, Completed | ProviderFault) else 0,
+        str(outcome.reason) if isinstance(outcome, ModelFault) else "",
         *((reply.model, *reply.usage[:2]) if reply is not None else ()),
     )
     telemetry.tracer.question(call)
 
 
 def _own_key(card: ChatModelCard, question: Question) -> bytes:
-    """Return the key by which those of the caller's domain alone find an answer."""
+    """Return the key of an answer in the caller's cache domain."""
     return TENANT.get().own_key(question_key(card, question))
 
 
 def _repair(parsed: ParsedReply) -> str:
-    """Return what was wrong with a reply, in words for the model that gave it."""
+    """Return what was wrong with a reply, in words for the model."""
     words = parsed.message if parsed.reason is None else _REPAIRS.get(parsed.reason, "")
     return words or parsed.message
 
 
 def nothing(prices: Prices | None) -> Usage:
-    """Return the usage of no call at all, to which others are added."""
+    """Return the usage of no call: a cost of 0, or None for a model without prices."""
     return Usage(cost=None if prices is None else 0.0)
 
 
@@ -463,7 +460,7 @@ _NO_TIME = failed(
 
 
 def _usage(done: Completed, card: ChatModelCard) -> Usage:
-    """Return what a reply took, by the prices of the model that gave it."""
+    """Return the usage of a reply, with its cost by the model's prices."""
     prices = card.prices
     tokens = done.reply.usage
     cost = None

@@ -1,4 +1,4 @@
-"""The words between judges and language models: a request, a reply, a model, what can go wrong.
+"""Types that judges and language models exchange: requests, replies, models and faults.
 
     ModelFault               reason, message, whether asking again may help
       ProviderFault          ... the provider failed, or could not be reached
@@ -6,8 +6,8 @@
 A fault becomes the status of one verdict, never a failed call. Messages never quote a prompt, a
 reply or a key.
 
-Values that every question makes are tuples: a dataclass takes twice as long to make. How a provider
-spells them is in `providers`, what is asked in `rubrics`.
+Values created for every question are tuples: a dataclass takes twice as long to create. Their wire
+forms are in `providers`, the prompts in `rubrics`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ STORE_AWAY = (
 class ModelFault(Exception):
     """One call gave no verdict. `retryable` says whether sending the context again may help.
 
-    `in_doubt` is what was sent of it may have cost all the same, in nano-units.
+    `in_doubt` is what its requests may have cost all the same, in nano-units.
     """
 
     def __init__(self, reason: Reason, message: str, *, retryable: bool) -> None:
@@ -67,10 +67,10 @@ class ModelFault(Exception):
 class ProviderFault(ModelFault):
     """The provider failed, or could not be reached.
 
-    `status` is its HTTP status, None when there was no reply. `retry_after_s` is how long it asked
-    to be left alone, None when it named no time. `attempts` is the number of requests sent in all;
-    0 says that this server held the call back. `unsent` says that it was not reached: there was no
-    connection, or something before it answered.
+    `status` is its HTTP status, None without a response. `retry_after_s` is the delay that it asked
+    for, None if it named none. `attempts` is the number of requests sent in all; 0 means that this
+    server did not send the call. `unsent` means that the provider was not reached: there was no
+    connection, or something in front of it answered.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ProviderFault(ModelFault):
         self.unsent = False
 
     def of_provider(self, name: str) -> None:
-        """Let the message say who failed."""
+        """Put the provider's name before the message."""
         self.message = f"provider {name}: {self.message}"
         self.args = (self.message,)
 
@@ -102,7 +102,7 @@ class ProviderFault(ModelFault):
 class FinishReason(StrEnum):
     """Why a model stopped.
 
-    OTHER is a word that nobody here knows, so that the reply may have been cut; UNTOLD is none.
+    OTHER is an unknown word, so the reply may have been cut; UNTOLD means that none was given.
     """
 
     STOP = auto()
@@ -115,26 +115,26 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplySchema:
-    """The JSON schema a structured reply must keep, under a name that providers ask for."""
+    """The JSON schema that a structured reply must match, with the name that providers require."""
 
     name: str
     schema: Mapping[str, object]
 
 
 class Receipt(Protocol):
-    """Told of every time a request is sent, so that whoever pays knows what may be charged."""
+    """Is called for every request that is sent, to track what the provider may charge for."""
 
     async def sent(self) -> None:
-        """Note that the request goes out now. Raises ModelFault when it must not."""
+        """Note that a request is about to be sent. Raises ModelFault if it must not be."""
         ...
 
     def turned_down(self) -> None:
-        """Note that what was sent last never arrived, or came back with an HTTP error."""
+        """Note that the last request never arrived, or got an HTTP error."""
         ...
 
 
 class ChatRequest(NamedTuple):
-    """One question to a model: instructions, the material, and how to answer.
+    """One question to a model: instructions, texts, and the form of the reply.
 
     `schema` None asks for plain text. `seed` goes to providers that take one.
     """
@@ -149,7 +149,7 @@ class ChatRequest(NamedTuple):
 
 
 class TokenUsage(NamedTuple):
-    """Tokens by the provider's own count, 0 when it told none; `estimated` where one is not its."""
+    """Tokens as counted by the provider, 0 if not reported; `estimated` if a count is ours."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -157,12 +157,12 @@ class TokenUsage(NamedTuple):
 
 
 class ChatReply(NamedTuple):
-    """What a model answered.
+    """A model's reply.
 
-    `refusal` is the model's own words of refusal, where the provider tells them apart. `model` and
-    `system_fingerprint` are what the provider says has answered. `unreadable` says of a reply that
-    came, and was paid for, why nobody can read it. `left_out` names what stood beside the text and
-    can't be what its name says.
+    `refusal` is the text of a refusal, if the provider reports it separately. `model` and
+    `system_fingerprint` are what the provider reports. `unreadable` says why a reply, which was
+    paid for, can't be read. `left_out` lists parts and fields beside the text that were ignored,
+    since their types or values are not the expected ones.
     """
 
     text: str
@@ -176,13 +176,13 @@ class ChatReply(NamedTuple):
 
 
 class ParsedReply(NamedTuple):
-    """What one sample says.
+    """The parsed reply of one sample.
 
-    `yes` and `score` (in [0, 1]) mean something only when `status` is OK, and only for rubrics that
-    ask for a verdict or a score. Other rubrics give scores in [0, 1] by `dimensions`, with the
-    model's own "overall"; the `claims` of a text, in its order; or what the contexts say of one
-    claim (`checked`), and where as the reasoning. `reason` is set only when the status is not OK;
-    `retryable` says of a failure whether asking again may help.
+    `yes` and `score` (in [0, 1]) are meaningful only if `status` is OK, for rubrics that ask for a
+    verdict, a score or a grade. Other rubrics set `dimensions`, scores in [0, 1] with the model's
+    own "overall"; or `claims`, those of a text in its order; or `checked`, whether the contexts
+    support a claim, with the evidence as the reasoning. `reason` is set only if the status is not
+    OK; `retryable` says whether asking again after a failure may help.
     """
 
     status: Status
@@ -198,12 +198,12 @@ class ParsedReply(NamedTuple):
 
 
 def abstained(reason: Reason, message: str) -> ParsedReply:
-    """Return a reply that is no verdict."""
+    """Return an abstention, a reply without a verdict."""
     return ParsedReply(Status.ABSTAINED, reason=reason, message=message)
 
 
 def failed(reason: Reason, message: str, *, retryable: bool = False) -> ParsedReply:
-    """Return a reply in a form that does not count, or none at all."""
+    """Return an error: an unusable reply, or none at all."""
     return ParsedReply(Status.ERROR, reason=reason, message=message, retryable=retryable)
 
 
@@ -212,7 +212,7 @@ REFUSED = abstained(Reason.REFUSED, "the model refused to answer")
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Money for a million tokens, in the one currency of the server's configuration."""
+    """Prices of a million tokens, in the currency of the server's configuration."""
 
     input_per_million: float
     output_per_million: float
@@ -220,12 +220,12 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ChatModelCard:
-    """What is known of a model before it is asked; all of it can change a score but the prices.
+    """The description of a model; everything but the prices can change a score.
 
-    `name` is the operator's, `model` the provider's. `dialect` is the provider's, openai say.
-    `conditions` holds what else of the configuration can change a reply: where the provider is, by
-    which means the reply is held to a schema, which parameters are sent. `takes_temperature` is one
-    of these: whether it is sent a temperature.
+    `name` is the operator's name, `model` the provider's. `dialect` is the provider's API, such as
+    openai. `conditions` holds what else of the configuration can change a reply: the provider's
+    address, how a schema is enforced, which parameters are sent. `takes_temperature` is one of
+    these: whether a temperature is sent.
     """
 
     name: str
@@ -238,15 +238,15 @@ class ChatModelCard:
     takes_temperature: bool = True
 
     def shown_temperature(self, temperature: float) -> str:
-        """Return a temperature as signatures show it: "unset" where none is sent."""
+        """Return a temperature as signatures show it: "unset" if none is sent."""
         return format(temperature, ".12g") if self.takes_temperature else "unset"
 
 
 class Completed(NamedTuple):
-    """A reply, and what it took: HTTP attempts, the failed ones included, and seconds in all.
+    """A reply, its number of HTTP attempts, including failed ones, and its seconds in all.
 
-    `in_doubt` is what requests that were cut off before may have cost, in nano-units. `unwritten`
-    says that what it cost could not be written down in time.
+    `in_doubt` is what earlier requests that were cut off may have cost, in nano-units. `unwritten`
+    says that the cost could not be written to the ledger in time.
     """
 
     reply: ChatReply

@@ -1,6 +1,6 @@
-"""The language models of one server, as the operator named them.
+"""The language models of a server, by the operator's names.
 
-A model whose key is missing is listed all the same, with what to do.
+A model whose key is missing is still listed, with what to do.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from judged_server.llm.transport.http import HttpTransport
 from judged_server.telemetry import Logger
 
 BYTES_A_TOKEN = 4
-"""A usual English token; for the estimate that the rate of tokens needs before a reply."""
+"""Of usual English text; for the estimate that the rate limit of tokens needs before a reply."""
 
 MOST_HIDDEN_TOKENS = 100_000
-"""Tokens that a provider may add to a request, or think in before a reply, of its own accord."""
+"""Most tokens that a provider may add to a request, or use for reasoning before a reply."""
 MOST_OUTPUT_SHARE = 10
-"""Output tokens over `max_tokens` from which, beside those, a count is not believed: some providers
-do not count what a model thinks among them."""
+"""A count of output tokens above this many times `max_tokens`, plus MOST_HIDDEN_TOKENS, is not
+believed: some providers do not apply `max_tokens` to reasoning."""
 
 _MAY_BE_CUT = (FinishReason.STOP, FinishReason.OTHER, FinishReason.UNTOLD)
 
@@ -56,7 +56,7 @@ _log = Logger("llm")
 class ConfiguredModel:
     """A model of the configuration; `fallback` is asked in its place when its provider fails.
 
-    One whose key is missing has a `problem`, and stands for its kept replies.
+    `problem` is set if its key is missing; then it answers only from the reply cache.
     """
 
     card: ChatModelCard
@@ -70,13 +70,13 @@ class ConfiguredModel:
 
     @property
     def unavailable(self) -> str:
-        """What to do before it can be asked now; "" when it can, or a fallback may answer."""
+        """What to do before it can be asked; "" if it, or a fallback, can be asked now."""
         return self.problem or ("" if self.fallback else self.endpoint.queue.key_problem)
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
         """Return the reply within `timeout_s` seconds, retries included.
 
-        Raises ProviderFault, and ModelNotConfigured where the key is missing.
+        Raises ProviderFault, and ModelNotConfigured if the key is missing.
         """
         if self.problem:
             raise ModelNotConfigured(self.card.name, self.problem)
@@ -97,7 +97,7 @@ class ConfiguredModel:
             _log.warning("llm usage not believed", model=self.card.name, counted=str(usage))
             reply = reply._replace(usage=TokenUsage())
         elif usage.output_tokens >= request.max_tokens and reply.finish_reason in _MAY_BE_CUT:
-            # Whatever it says: some servers say "stop" of a reply that they cut.
+            # Some servers report "stop" for a reply that they cut off.
             reply = reply._replace(finish_reason=FinishReason.LENGTH)
         return Completed(reply, attempts, self.clock.now() - began)
 
@@ -113,7 +113,7 @@ def in_turn(model: ChatModel | None) -> Iterator[ChatModel]:
 
 
 def missing_key_fault(model: ChatModel) -> ModelNotConfigured | None:
-    """Return why a model whose key is missing can't be asked; None for all others."""
+    """Return the error of a model whose key is missing, None for other models."""
     return ModelNotConfigured(model.card.name, model.problem) if model.problem else None
 
 
@@ -133,7 +133,7 @@ class ChatModels:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Open no connection yet. Raises SettingsError when a file that is named can't be read."""
+        """Open no connection yet. Raises SettingsError if a file that is named can't be read."""
         clock = clock or Clock()
         random = random or Random()  # noqa: S311 - it spreads retries and keeps no secret
         self.configuration = configuration
@@ -171,24 +171,24 @@ class ChatModels:
         return cls(read_configuration(path), environ)
 
     def listed(self) -> tuple[ChatModel, ...]:
-        """Return the models, the default first, those that can't be asked too."""
+        """Return the models, the default first, including those that can't be asked."""
         return tuple(self._models.values())
 
     def only(self, names: Collection[str]) -> ChatModels | None:
-        """Return some of the models, over the same connections; None where none is left."""
+        """Return some of the models, on the same connections; None if no name is known."""
         kept = {name: each for name, each in self._models.items() if name in names}
         some = copy(self)
         some._models = kept  # noqa: SLF001 - its own
         return some if kept else None
 
     def open_breakers(self) -> dict[str, float]:
-        """Return 1 for each provider that is not asked until it answers again, 0 for the others."""
+        """Return 1 for each provider whose breaker is open, 0 for the others."""
         return {name: float(each.queue.breaker.is_open) for name, each in self._endpoints.items()}
 
     def get(self, name: str) -> ChatModel:
-        """Return a model by name, "" for the default; one without its key has a `problem`.
+        """Return a model by name, "" for the default; `problem` is set if its key is missing.
 
-        Raises ModelNotConfigured with the next step when there is none.
+        Raises ModelNotConfigured, with the known names, if there is no such model.
         """
         name = name or next(iter(self._models))
         model = self._models.get(name)
@@ -203,9 +203,9 @@ class ChatModels:
 
 
 def _with_fallbacks(made: Mapping[str, ChatModel], names: Sequence[str]) -> ChatModel:
-    """Return the first of some models, with the others behind it that have their keys.
+    """Return the first of some models, with those of the others that have a key as fallbacks.
 
-    All of them change a verdict, with a key or without.
+    All of them, with a key or without, are part of the conditions that can change a verdict.
     """
     model, *others = (made[name] for name in names)
     if not others:
@@ -213,10 +213,10 @@ def _with_fallbacks(made: Mapping[str, ChatModel], names: Sequence[str]) -> Chat
     fallback: ChatModel | None = None
     for other in reversed(others):
         fallback = fallback if other.problem else replace(other, fallback=fallback)
-    behind = [
+    fallbacks = [
         [c.name, c.provider, c.dialect, c.model, c.conditions] for c in (o.card for o in others)
     ]
-    conditions = orjson.dumps([model.card.conditions, behind]).decode()
+    conditions = orjson.dumps([model.card.conditions, fallbacks]).decode()
     return replace(model, card=replace(model.card, conditions=conditions), fallback=fallback)
 
 
