@@ -1,8 +1,8 @@
-"""The options of commands that measure, and gates: what metrics must reach for a status of 0.
+"""The options of commands that measure, and gates: thresholds that metrics must reach.
 
-A gate is held against the worst case of what is missing. One that can't be checked (no such metric,
-another signature) is a problem, exit status 2, and found before a result is printed where that is
-possible. One that fell short is exit status 1, or 2 where nothing could be assessed.
+If values are missing, a gate checks the worst case. A gate that can't be checked (no such metric,
+another signature) is a problem, exit status 2, if possible before a result is printed. A failed
+gate is exit status 1, or 2 if nothing could be assessed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class MetricsOptions(Command):
     per_query: bool = flag("Show the values of every query, not only the means.")
 
     def places(self) -> Places:
-        """Return what metrics are known as: by what was typed."""
+        """Return the names of metrics in messages: as they were typed."""
         return super().places() | of_metrics(self.metric)
 
     def show_means(
-        self, out: Output, table: MetricTable, gates: Gates, told: Sequence[str]
+        self, out: Output, table: MetricTable, gates: Gates, remarks: Sequence[str]
     ) -> None:
-        """Hold the gates, print the tables and what was `told` of them."""
+        """Check the gates, and print the tables and the remarks."""
         out.gates = gates.check(table)
         if self.per_query:
             out.show(per_query_table(table), "")
-        out.show(means_table(table), "", *told)
+        out.show(means_table(table), "", *remarks)
 
 
 class Drawn(Command):
@@ -53,7 +53,7 @@ class Drawn(Command):
 
 
 class IntervalOption(Drawn):
-    """How intervals are made; those of means are shown where one of these options is given."""
+    """How intervals are computed; means show theirs if one of these options is given."""
 
     interval: IntervalMethod | None = opt(
         None, "Method of confidence intervals, shown where it is given."
@@ -61,18 +61,18 @@ class IntervalOption(Drawn):
     resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.")
 
     def how_sure(self) -> IntervalOptions | None:
-        """Return the options of intervals, None when none of them was given."""
+        """Return the options of intervals, None if none was given."""
         if {self.interval, self.confidence, self.resamples, self.seed} == {None}:
             return None
         return self.options(IntervalOptions, method=self.interval)
 
 
 _ROUNDING = 1e-9
-"""A mean printed equal to the threshold passes it."""
+"""Tolerance, so that a mean that prints as the threshold passes."""
 
 
 class GateOptions(Command):
-    """What the metrics of a command must reach."""
+    """Thresholds for the metrics of a command."""
 
     min_score: Sequence[str] = many(
         "METRIC=X",
@@ -81,7 +81,7 @@ class GateOptions(Command):
 
 
 class MinCoverage(Strict):
-    """A command of which some results may be missing."""
+    """A command whose results may be partly missing."""
 
     min_coverage: float | None = opt(
         "SHARE",
@@ -92,12 +92,12 @@ class MinCoverage(Strict):
 
 
 class Gates:
-    """The gates of one command over the metrics that it asks for."""
+    """The gates of one command on its metrics."""
 
     def __init__(
         self, texts: Sequence[str], metrics: Sequence[str], min_coverage: float | None = None
     ) -> None:
-        """Read the gates. Raises Problem."""
+        """Parse the gates. Raises Problem."""
         self._metrics, self._min_coverage = list(metrics), min_coverage
         self._gates = [read_gate(text, "--min-score", metrics) for text in texts]
 
@@ -117,8 +117,8 @@ class Gates:
             topics = VerdictCounts(ok=table.counts.evaluated, error=left_out)
             covered.append((topics, "topics of the qrels"))
         if outcomes or self._min_coverage is not None:
-            held_to = self._min_coverage
-            outcomes += [one for each in covered for one in hold_coverage(held_to, *each)]
+            least = self._min_coverage
+            outcomes += [one for each in covered for one in hold_coverage(least, *each)]
         return outcomes
 
 
@@ -135,7 +135,7 @@ def split_min_scores(texts: Sequence[str]) -> tuple[float | None, list[str]]:
 
 
 def read_gate(text: str, flag: str, metrics: Sequence[str], option: str = "--metric") -> Gate:
-    """Return the gate that METRIC=X is; `option` is what names the metrics. Raises Problem."""
+    """Return the gate METRIC=X; `option` is the option that names metrics. Raises Problem."""
     metric, _, number = text.rpartition("=")
     threshold = read_number(number)
     if not metric or threshold is None or (threshold < 0 and flag == "--max-drop"):
@@ -149,7 +149,7 @@ def read_gate(text: str, flag: str, metrics: Sequence[str], option: str = "--met
 
 
 def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
-    """Return the mean at its worst; None where nothing is missing. What is left out counts 0."""
+    """Return the worst-case mean, None if nothing is missing. Left-out topics count as 0."""
     if not left_out:
         return metric.lower_bound
     lower = metric.mean if metric.lower_bound is None else metric.lower_bound
@@ -160,76 +160,76 @@ _WORST = " in the worst case of what is missing"
 
 
 def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
-    """Hold a mean against its threshold, or its lower bound where something is missing."""
-    held, which = (mean, "") if lower is None else (lower, _WORST)
-    if held is None:
+    """Return a gate's outcome for a mean, or for its lower bound if values are missing."""
+    checked, which = (mean, "") if lower is None else (lower, _WORST)
+    if checked is None:
         return _not_assessed(gate)
-    said = f"{gate.metric} is {held:.4f}{which}"
-    return _held(gate, mean, said, gate.threshold - held, lower)
+    finding = f"{gate.metric} is {checked:.4f}{which}"
+    return _outcome(gate, mean, finding, gate.threshold - checked, lower)
 
 
 def hold_drop(
     gate: Gate, name: str, before: float, now: float | None, worst: float | None
 ) -> Outcome:
-    """Hold the fall of a mean to a gate, or the `worst` that it may be where some is missing."""
-    fell = None if now is None else before - now
-    held = max((each for each in (fell, worst) if each is not None), default=None)
-    if held is None:
+    """Return a gate's outcome for the drop of a mean, or `worst`, if values are missing."""
+    drop = None if now is None else before - now
+    checked = max((each for each in (drop, worst) if each is not None), default=None)
+    if checked is None:
         return _not_assessed(gate)
     which = "" if worst is None else _WORST
-    said = f"{name} was {before:.4f} and is {before - held:.4f}{which}"
-    return _held(gate, fell, said, held - gate.threshold, worst)
+    finding = f"{name} was {before:.4f} and is {before - checked:.4f}{which}"
+    return _outcome(gate, drop, finding, checked - gate.threshold, worst)
 
 
 def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
-    """Hold the scores of items against what each of them must reach, by item id.
+    """Return a gate's outcome for scores with a minimum for each item, by item id.
 
-    A score that is missing counts as 0; what is not assessable has none.
+    A missing score counts as 0; items that are not assessable are left out.
     """
-    held = [
+    checked = [
         (score, min_scores[score.item_id])
         for score in scores
         if score.item_id in min_scores and score.status is not Status.NOT_ASSESSABLE
     ]
-    below = [(s, least) for s, least in held if (s.score or 0.0) + _ROUNDING < least]
+    below = [(s, least) for s, least in checked if (s.score or 0.0) + _ROUNDING < least]
     gate = Gate("--min-score", "", 1.0)
-    if not held:
+    if not checked:
         return _not_assessed(gate)
-    reach, short = len(held) - len(below), ""
+    reach, short = len(checked) - len(below), ""
     for first, least in below[:1]:
         score = "missing" if first.score is None else f"{first.score:.4f}"
         short = f", {first.rubric} of item {first.item_id!r} is {score}, and must be {least:g}"
     verb = word(reach, "reaches", "reach")
-    said = f"{of_all(reach, len(held), 'score')} {verb} the 'min_score' of its line{short}"
-    return _held(gate, reach / len(held), said, len(below))
+    finding = f"{of_all(reach, len(checked), 'score')} {verb} the 'min_score' of its line{short}"
+    return _outcome(gate, reach / len(checked), finding, len(below))
 
 
 def hold_coverage(
     threshold: float | None, counts: VerdictCounts | ScoreCounts, what: str, metric: str = ""
 ) -> Iterator[Outcome]:
-    """Hold the share that is there against `--min-coverage`; against 1 unless it is given.
+    """Yield the outcome of `--min-coverage`, by default 1, for the share of OK results.
 
-    What is not assessable is neither there nor missing. `metric` is empty where all metrics share
-    what is covered.
+    Results that are not assessable don't count at all. `metric` is empty if all metrics share the
+    coverage. Yields nothing if there are no results.
     """
     gate = Gate("--min-coverage", metric, 1.0 if threshold is None else threshold)
     if total := counts.ok + counts.error + counts.abstained:
         covers = counts.ok / total
         of = f"coverage of {metric}" if metric else "coverage"
-        said = f"{of} is {share(covers)} ({counts.ok} of {total} {what})"
-        held = _held(gate, covers, said, gate.threshold - covers)
-        yield replace(held, assessed=counts.ok > 0)
+        finding = f"{of} is {share(covers)} ({counts.ok} of {total} {what})"
+        outcome = _outcome(gate, covers, finding, gate.threshold - covers)
+        yield replace(outcome, assessed=counts.ok > 0)
 
 
-def _held(
-    gate: Gate, value: float | None, said: str, over: float, worst: float | None = None
+def _outcome(
+    gate: Gate, value: float | None, finding: str, missed_by: float, worst: float | None = None
 ) -> Outcome:
-    """Return what became of a gate: it is passed unless `over` says by how much it is missed."""
-    passed = over <= _ROUNDING
-    message = f"{'held' if passed else 'fell short'}: {said}; {gate}"
+    """Return the outcome of a gate, which passes unless `missed_by` is positive."""
+    passed = missed_by <= _ROUNDING
+    message = f"{'held' if passed else 'fell short'}: {finding}; {gate}"
     return Outcome(gate, value, passed, message, worst)
 
 
 def _not_assessed(gate: Gate) -> Outcome:
-    """Return the outcome of a gate on nothing."""
+    """Return the outcome of a gate with nothing to check."""
     return Outcome(gate, None, False, f"nothing could be assessed for {gate}", assessed=False)

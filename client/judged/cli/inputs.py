@@ -1,7 +1,7 @@
-"""The files that commands read: lines of answers, of contexts, of labels; data sets with results.
+"""Reads the input files of commands: answers, contexts, labels, and data sets with results.
 
-A line of contexts is one item: a query, a retrieved text, and one expected text or several, as
-alternatives. Each alternative is a context of its own; the item's verdict is the best of theirs.
+A line of contexts is one item: a query, a retrieved text, and one or more expected texts, which
+are alternatives. Each alternative is a context; the item's verdict is the best of theirs.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LABEL = "relevant"
 
 
 def name_of(path: str) -> str:
-    """Return what messages call a file."""
+    """Return the name of a file in messages."""
     return "standard input" if path == STDOUT else path
 
 
 def input_records(path: str, empty: str, known: str = "") -> Iterator[Record]:
-    """Yield the object of every line that is not blank. Raises FileError: `empty` without a line.
+    """Yield the object of every non-blank line. Raises FileError, `empty` if there is no line.
 
-    Fields with nearly a `known` name are warned of, where there are any.
+    Warns about fields whose names are close to a `known` one.
     """
     with _opened(path) as file:
         yield from _records(file, name_of(path), empty, known)
@@ -73,10 +73,10 @@ def _records(lines: Iterable[bytes], name: str, empty: str, known: str) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
-    """One answer of a file, the number of its line, and what no request holds.
+    """One answer of a file, the number of its line, and what requests don't contain.
 
-    That is the model that the line names, the label of people, if one is asked for, and what its
-    scores must reach.
+    That is the model named by the line, the human label, if requested, and the least score that
+    its scores must reach.
     """
 
     number: int
@@ -95,11 +95,11 @@ class AnswerFile:
 
     @property
     def items(self) -> list[AnswerItem]:
-        """The answers, as a request holds them."""
+        """The answers, as in a request."""
         return [line.item for line in self.lines]
 
     def places(self) -> Places:
-        """Return what the fields of the answers are known as: by the lines that they came from."""
+        """Return the names of the answers' fields in messages: by their lines."""
 
         def place(item: str, rest: str) -> str:
             return f"{self.name}:{self.lines[int(item)].number}: {rest!r}"
@@ -110,7 +110,7 @@ class AnswerFile:
 def read_answers(path: str, label_field: str | None = None) -> AnswerFile:
     """Return the answers of a file, or of standard input for "-". Raises FileError.
 
-    An answer without an id goes by the number of its line. With `label_field` some have labels.
+    The id of an answer defaults to its line number. With `label_field` some must have labels.
     """
     found = AnswerFile(name_of(path), [])
     line_of: dict[str, int | None] = {}
@@ -122,7 +122,7 @@ def read_answers(path: str, label_field: str | None = None) -> AnswerFile:
             item_id,
             f"item {item_id!r} was on line {{}} already; give each line its own 'item_id'",
         )
-        line.text("query"), line.text("answer")  # which an AnswerItem may do without
+        line.text("query"), line.text("answer")  # required here, optional in AnswerItem
         item = line.read(AnswerItem, item_id=item_id)
         model = line.optional_text(SYSTEM_MODEL)
         label = None if label_field is None else line.optional_label(label_field)
@@ -142,7 +142,7 @@ def _check_labelled(path: str, field: str, labels: Sequence[bool | None]) -> Non
 def read_candidates(path: str) -> list[tuple[int, CandidateAnswer]]:
     """Return the answers of a file, or of standard input for "-", with their lines.
 
-    Answers without a query id belong together where their queries are equal. Raises FileError.
+    Without query ids, answers with equal queries belong together. Raises FileError.
     """
     empty = "holds no two systems; write lines of {query_id, query, system, answer}"
     found = []
@@ -156,10 +156,10 @@ def read_candidates(path: str) -> list[tuple[int, CandidateAnswer]]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the input: its number, all its fields, a context for each expected text.
+    """One line of the input: its number, all its fields, and a context per expected text.
 
-    Where it has no expected text, that of its context is blank, and `lacks` says so. Labelled lines
-    have a label, if any, and may have a score in place of texts.
+    Without an expected text, there is one context with a blank one, and `lacks` is the error.
+    Labelled lines may have a label, and a score instead of texts.
     """
 
     number: int
@@ -175,9 +175,9 @@ class Line:
 class ContextFile(Listed[Line]):
     """The lines of a file, or of standard input for "-".
 
-    Those of a plain file are read again each time that they are asked for, and not held. `fields`
-    has the names of all that lines have, `models` those that they say made their texts, and `lacks`
-    says which line is the first without an expected text.
+    A plain file is read again at each iteration, not kept in memory. `fields` has the names of all
+    fields of lines, `models` the models that lines name as the source of their texts, and `lacks`
+    is the error for the first line without an expected text.
     """
 
     def __init__(self, path: str) -> None:
@@ -187,7 +187,7 @@ class ContextFile(Listed[Line]):
         self.models: dict[str, None] = {}
         self.n_contexts = self.n_blank = self._n = 0
         self.lacks: FileError | None = None
-        self._held: list[Line] | None = None if path != STDOUT and Path(path).is_file() else []
+        self._kept: list[Line] | None = None if path != STDOUT and Path(path).is_file() else []
         line_of: dict[str, int | None] = {}
         empty = f"holds nothing to judge; write lines of {_LINE}"
         with _opened(path) as file:
@@ -204,14 +204,14 @@ class ContextFile(Listed[Line]):
                 self.n_contexts += len(line.contexts)
                 self.n_blank += not any(c.expected_text.strip() for c in line.contexts)
                 self.fields |= dict.fromkeys(line.fields)
-                if self._held is not None:
-                    self._held.append(line)
+                if self._kept is not None:
+                    self._kept.append(line)
 
     def __len__(self) -> int:
         return self._n
 
     def __iter__(self) -> Iterator[Line]:
-        return iter(self._held) if self._held is not None else self._read_again()
+        return iter(self._kept) if self._kept is not None else self._read_again()
 
     def _read_again(self) -> Iterator[Line]:
         with _opened(self._path) as file:
@@ -225,7 +225,7 @@ class ContextFile(Listed[Line]):
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int, int]:
-    """Return what is another one once a file was replaced or changed."""
+    """Return a value that changes if the file is replaced or changed."""
     found = os.fstat(file.fileno())
     return found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -239,32 +239,32 @@ def _line(record: Record) -> Line:
 
 
 def check_expectations(out: Output, judge: Judge, lines: ContextFile, client: Client) -> None:
-    """Warn of lines whose expected text is blank. Raises Problem where all are.
+    """Warn of lines whose expected text is blank. Raises Problem if all are.
 
-    Not where language models judge, whose rubrics need not show what was expected. Raises FileError
-    for a line without one, where the judge needs it.
+    Language models are exempt: their rubrics need not show expected texts. Raises FileError for a
+    line without the field if the judge needs it.
     """
     if lines.lacks is not None:
         alone = [QueryGroup(retrieved=["text"])]
-        if not client.estimate(alone, judge).contexts:  # of a judge that needs none there is one
+        if not client.estimate(alone, judge).contexts:  # judges that need none count 1
             raise lines.lacks
     n = lines.n_blank
     if not n or judge.kind in ASKING_KINDS:
         return
-    said = (
+    problem = (
         f"{of_all(n, len(lines), 'line')} of {lines.name} {word(n, 'has', 'have')} a blank "
         "'expected_text', which only an empty text matches; write there what should be found"
     )
     if n == len(lines):
-        raise Problem(said)
-    out.warn(said)
+        raise Problem(problem)
+    out.warn(problem)
 
 
 def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
-    """Return a context for each expected text of a line, none twice. Raises FileError.
+    """Return a context for each expected text of a line. Raises FileError.
 
-    These are those given, else `expected_text` and those of `expected_alternatives` that hold
-    something; one of the two fields must then be there.
+    The texts are those of `expected`, else `expected_text` and the non-empty ones of
+    `expected_alternatives`, each once; one of these fields is then required.
     """
     query = record.text("query")
     alternatives = expected or record.alternatives()
@@ -273,10 +273,10 @@ def contexts_of(record: Record, expected: Sequence[str] = ()) -> list[Context]:
 
 
 class FoldedLines(Listed[QueryGroup]):
-    """The groups that hold the contexts of all lines, in their order, made as they are asked for.
+    """The groups with the contexts of all lines, in order, made lazily.
 
-    Consecutive lines of one query and the same expected texts share a group. A line is never cut,
-    nor are its expected texts joined with those of another, for judges that see all of them.
+    Consecutive lines with the same query and expected texts share a group. A line is never split,
+    nor are its expected texts merged with another line's: some judges see all of them at once.
     """
 
     def __init__(self, lines: Sequence[Line]) -> None:
@@ -298,7 +298,7 @@ class FoldedLines(Listed[QueryGroup]):
         return groupby(self._lines, key=_expectation)
 
     def places(self, name: str) -> Places:
-        """Return what the fields of groups are known as: by the lines that they came from."""
+        """Return the names of the groups' fields in messages: by their lines."""
 
         def place(group: str, side: str, text: str | None) -> str:
             _, run = next(islice(self._runs(), int(group), None))
@@ -314,10 +314,10 @@ def _expectation(line: Line) -> tuple[str, tuple[str, ...]]:
 
 
 def of_lines(lines: Sequence[Line], verdicts: Verdicts) -> Verdicts:
-    """Return one verdict a line, the best of its contexts'.
+    """Return one verdict per line, the best of its contexts.
 
-    That is the highest score among those that are relevant; else one that is missing, since it
-    might have been relevant; else the highest score.
+    That is the relevant one with the highest score; else a missing one, since it might have been
+    relevant; else the one with the highest score.
     """
     if len(verdicts) == len(lines):
         return verdicts
@@ -336,7 +336,7 @@ def _worth(verdicts: Verdicts, index: int) -> tuple[int, float]:
 def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Line]:
     """Return the lines of a file, or of standard input for "-". Raises FileError.
 
-    Lines must hold a score when `scored`, and the texts of a context otherwise.
+    With `scored`, lines must have a score, else the texts of a context.
     """
     lines: list[Line] = []
     known = f"{_CONTEXT_FIELDS} {label_field} query_id score"
@@ -356,15 +356,15 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
 
 
 def cluster_of(line: Line) -> str:
-    """Return the name of a line's query, else of the line: lines of one query are a cluster."""
+    """Return the cluster of a line: its query's id, else its query, else its number."""
     query = line.contexts[0].query if line.contexts else ""
     return line.query_id or query or f"line {line.number}"
 
 
 class ReadQueries:
-    """The queries of a data set with their results; iterating gives their groups, each time.
+    """The queries of a data set with their results; iterates over their groups.
 
-    Results in a file are read as they are needed; of others all are held.
+    A file of results is read at each iteration; other results are kept in memory.
     """
 
     def __init__(self, dataset: str, results: str, *, by_spans: bool | None) -> None:
@@ -391,19 +391,19 @@ class ReadQueries:
         return join_results(self._dataset, self._results, by_spans=self._by_spans)
 
     def query_id(self, index: int) -> str:
-        """Return the id of the query whose group has an index; those of negatives come behind."""
+        """Return the query id of the group at an index; groups of negatives are at the end."""
         queries = self._dataset.queries
         return [*queries, *(q for q in queries if q.negative_answers)][index].query_id
 
     @property
     def fit(self) -> Fit:
-        """How queries and results fit each other."""
+        """How well queries and results match."""
         ids = [query.query_id for query in self._dataset.queries]
         return Fit.of(ids, self._results, self._results.out_of_order)
 
 
 def places_of_queries(queries: ReadQueries) -> Places:
-    """Return what the fields of groups are known as: by the queries that they came from."""
+    """Return the names of the groups' fields in messages: by their queries."""
 
     def place(group: str, side: str, text: str) -> str:
         what = "result" if side == "retrieved" else "expected answer"

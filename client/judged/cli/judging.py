@@ -1,8 +1,7 @@
-"""The options of commands that ask judges, the judge that they make, and traces in its place.
+"""The options of commands that ask judges, the judge they define, and traces that replace it.
 
-Whether a value is allowed is the server's to say. Of a member or stage, the names weight and
-min_score are its own; every other is a parameter of its judge. Without a judge verdicts come from a
-trace.
+The server validates values. In a member or stage, `weight` and `min_score` belong to the member;
+every other name is a parameter of its judge. Without a judge, verdicts come from a trace.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _ONLY_WITH = {
     "member": (PANEL,),
     "stage": (CASCADE,),
 }
-"""Options that some judges alone have."""
+"""Options that only some judges have."""
 
 
 class MaxCost(Command):
-    """A command that language models cost something."""
+    """A command that may spend money on language models."""
 
     max_cost: float | None = opt(
         "X",
@@ -53,19 +52,19 @@ class MaxCost(Command):
 
 
 class Spending(MaxCost):
-    """A command that may ask models anew, or tell what that would take."""
+    """A command that can bypass kept replies, or only estimate the cost."""
 
     judge_refresh: bool = flag("Ask the model anew, in place of kept replies.")
     estimate: bool = flag("Judge nothing: print what it would take at most.")
 
 
 class AskingOptions(Spending):
-    """Whether models are asked at all, and for how much."""
+    """Whether models are asked at all, and how much they may cost."""
 
     cache_only: bool = flag("Ask no model; exit with 2 if a reply is not in the server's cache.")
 
     def settle(self) -> None:
-        """Refuse to ask anew and not at all."""
+        """Refuse --judge-refresh with --cache-only."""
         super().settle()
         if self.cache_only:
             self.leave_out("judge_refresh", "--cache-only asks no model; leave one of them out")
@@ -89,7 +88,7 @@ class ModelOptions(JudgingCommand):
     param: Sequence[str] = many("K=V", "Parameter of the judge; may be repeated.")
 
     def parameters(self) -> dict[str, str]:
-        """Return the parameters of all flags, as they are typed. Raises Problem."""
+        """Return the parameters of all flags, as typed. Raises Problem."""
         given = read_pairs("--param", self.param)
         for option in MODEL.split():
             if (value := getattr(self, option)) is not None:
@@ -101,7 +100,7 @@ class ModelOptions(JudgingCommand):
 
 
 def read_pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return what is written as K=V, each once. Raises Problem."""
+    """Parse texts of the form K=V, each key once. Raises Problem."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -112,7 +111,7 @@ def read_pairs(flag: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 class TraceOptions(Command):
-    """The file that judgements are kept in, or taken from in place of a judge."""
+    """The trace file that judgements are added to, or taken from instead of a judge."""
 
     trace: str | None = opt(
         "FILE",
@@ -122,11 +121,11 @@ class TraceOptions(Command):
 
     @property
     def replays(self) -> bool:
-        """Whether no judge is to run."""
+        """Whether no judge runs."""
         return getattr(self, "judge", None) == NONE
 
     def settle(self) -> None:
-        """Refuse what does not go with a judge, or without one."""
+        """Refuse options that don't go with a judge, or without one."""
         super().settle()
         if self.trace is None or not self.replays:
             self.leave_out("trace_judge", f"is for {REPLAYED} with --trace; leave it out")
@@ -136,7 +135,7 @@ class TraceOptions(Command):
 
 
 class NamedTrace(TraceOptions, ModelOptions):
-    """A trace of which some judgements are taken."""
+    """A trace file, and which of its judgements to use."""
 
     trace_judge: str | None = opt(
         "NAME",
@@ -144,13 +143,13 @@ class NamedTrace(TraceOptions, ModelOptions):
     )
 
     def replay(self, min_score: float | None, *, details: bool = False) -> Replay:
-        """Return what stands for the judge. Raises Problem, FileError."""
+        """Return the replacement for the judge. Raises Problem, FileError."""
         named = self.trace_judge or ""
         return Replay(read_trace(self), named, min_score, with_details=details)
 
 
 class JudgeOptions(ModelOptions):
-    """What a judge is made of."""
+    """The options that define a judge."""
 
     judge: str | None = opt("KIND", "Judge, see `judged judges`.")
     profile: str | None = opt("P", "Variant of the judge; its first one by default.")
@@ -184,7 +183,7 @@ class JudgeOptions(ModelOptions):
 
 
 class CascadeOptions(JudgeOptions):
-    """What any judge is made of, cascades and calibrations included."""
+    """The options that define any judge, with cascades and calibrations."""
 
     stage: Sequence[str] = many(
         "KIND[/PROFILE][:K=V,...]",
@@ -234,17 +233,17 @@ def read_judge(
     min_score: float | None,
     given: Mapping[str, str],
 ) -> Judge:
-    """Return a judge; a value of a parameter has the type of its default."""
+    """Return a judge; the value of a parameter gets the type of its default."""
     asked = kind or info.default_judge
     offered = [j for j in info.judges if j.kind == asked and profile in {None, "", j.profile}]
     defaults = {p.name: p.default_value for each in offered[:1] for p in each.parameters}
     values = {name: _typed(defaults.get(name), text) for name, text in given.items()}
-    # Named, one that asks models travels in chunks that are small enough to lose.
+    # With its kind set, a judge that asks models is called in chunks small enough to lose.
     return Judge(asked, profile or "", min_score, values)
 
 
 def _typed(default: Scalar | None, text: str) -> Scalar:
-    """Return a value in the type of the default, else as it is, for the server to refuse."""
+    """Return a value with the type of the default, else the text, which the server refuses."""
     try:
         if isinstance(default, bool):
             return {"true": True, "false": False}[text.lower()]
@@ -259,7 +258,7 @@ def _typed(default: Scalar | None, text: str) -> Scalar:
 def read_member(
     info: ServerInfo, flag: str, text: str, *apart: str
 ) -> tuple[Judge, float | None, dict[str, str]]:
-    """Return a member or stage as it is typed, its weight, and what it has of the keys `apart`.
+    """Return the judge of a member or stage, its weight, and its values of the keys `apart`.
 
     Raises Problem.
     """
@@ -278,7 +277,7 @@ def read_member(
 
 
 def read_amount(place: str, key: str, text: str, least: float = -math.inf) -> float:
-    """Return the finite number that a key of a member has. Raises Problem."""
+    """Parse the finite number of a member's key. Raises Problem."""
     number = read_number(text)
     if number is None or number < least:
         from_least = "" if least == -math.inf else f" from {least:g}"
@@ -287,7 +286,7 @@ def read_amount(place: str, key: str, text: str, least: float = -math.inf) -> fl
 
 
 def read_calibration(given: str) -> Calibrator | str:
-    """Return the calibration of a file, else the name of one of the server's.
+    """Return the calibration in a file, else the name of one on the server.
 
     Raises InvalidArgument.
     """
@@ -295,7 +294,7 @@ def read_calibration(given: str) -> Calibrator | str:
 
 
 def refuse_uncached(found: Verdicts | ScoredAnswers | None) -> None:
-    """Raise Problem with the next step where something is missing because it was not cached."""
+    """Raise Problem with the next step if verdicts or scores were not in the cache."""
     errors = () if found is None else found.errors.values()
     missing = [error.message for error in errors if error.reason == NOT_CACHED]
     if found is None or not missing:
@@ -310,20 +309,20 @@ _ONCE = f"run this command once with a judge in place of {REPLAYED}"
 
 
 def kept_trace(options: TraceOptions) -> TraceFile | None:
-    """Return the trace to write, None when none is. Raises FileError for a file that is none."""
+    """Return the trace to write, or None. Raises FileError if the file is not a trace."""
     if options.trace is None or options.replays:
         return None
     return TraceFile(options.trace)
 
 
 def keep(kept: TraceFile | None, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
-    """Put verdicts into the trace, if there is one."""
+    """Add verdicts to the trace, if there is one."""
     if kept is not None:
         kept.keep_verdicts(groups, verdicts)
 
 
 def read_trace(options: TraceOptions) -> Trace:
-    """Return the trace to take judgements from. Raises FileError, Problem."""
+    """Return the trace to replay. Raises FileError, Problem."""
     if options.trace is None or not Path(options.trace).exists():
         named = options.trace or "FILE"
         raise Problem(f"{REPLAYED}: there is no --trace {named} to read; to write it, {_ONCE}")
@@ -332,7 +331,7 @@ def read_trace(options: TraceOptions) -> Trace:
 
 @contextmanager
 def replayed(options: TraceOptions, places: Places) -> Iterator[None]:
-    """Turn what a trace lacks into problems that say how to get it."""
+    """Turn errors of a replay into problems that say what to run."""
     try:
         yield
     except Missing as error:

@@ -1,8 +1,6 @@
-"""Where results and remarks go, and why a command ends, in words of the command line.
+"""Output of commands, their exit status, and errors in words of the command line.
 
 Results go to standard output, everything else to standard error.
-
-How a command ends is decided here too.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ from judged.report.content import number, visible
 from judged.values import Estimate, VerdictError
 
 Progress = Callable[[int, int], object]
-"""Called with what is done and what there is in all."""
+"""Called with the number done and the total."""
 
 STDOUT = "-"
 UNANSWERED = 0
-"""The code of an error that no server gave."""
+"""The code of an error that did not come from a server."""
 _LONG_S = 30.0
 _GAP = 3
 """Characters between two columns of a table."""
@@ -57,11 +55,11 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a gate, and the sentence about it.
+    """The outcome of a gate, and the sentence about it.
 
-    `value` is the mean, drop, count or share; None where there is no mean. `worst` is that in the
-    worst case of what is missing, and what is held against the threshold; None where nothing is
-    missing. Without `assessed` there is nothing to hold against it.
+    `value` is the mean, drop, count or share; None if there is no mean. `worst` is the worst case
+    if values are missing, and is then compared with the threshold; None if nothing is missing.
+    Without `assessed` there was nothing to compare.
     """
 
     gate: Gate
@@ -87,7 +85,7 @@ class Items(list[Any]):
 
     def __init__(self, values: Iterable[Any]) -> None:
         self._rest = iter(values)
-        super().__init__(islice(self._rest, 1))  # the encoder asks whether there is any
+        super().__init__(islice(self._rest, 1))  # the encoder tests for emptiness
 
     def __iter__(self) -> Iterator[Any]:
         return chain(super().__iter__(), self._rest)
@@ -106,11 +104,11 @@ class NamedItems(dict[str, Any]):
 
 
 class Problem(Exception):
-    """A command can't go on. The message is one line and says what to do."""
+    """A command can't continue. The message is one line and says what to do."""
 
 
 class Exit(Exception):
-    """The command ends here with a status."""
+    """Ends the command with a status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -118,9 +116,9 @@ class Exit(Exception):
 
 
 class Output:
-    """One command's output. `json_to` is the value of `--json`; `strict` lets a warning count.
+    """A command's output. `json_to` is the value of `--json`; `strict` makes warnings failures.
 
-    `gates` are held at the end; `failed` and `worse` say that there is no result, or a worse one.
+    `gates` decide at the end; `failed` means that there is no result, `worse` that it is worse.
     """
 
     def __init__(self, json_to: str | None, *, strict: bool = False) -> None:
@@ -142,20 +140,20 @@ class Output:
         return self._json_to is not None
 
     def warn(self, *messages: str) -> None:
-        """Say on standard error what may be wrong with the result; `--strict` makes it count."""
+        """Warn about the result on standard error; with `--strict` the command fails."""
         for message in messages:
             self.warnings.append(message)
             say(f"warning: {message}")
 
     def write_json(self, document: Mapping[str, object]) -> None:
-        """Write the JSON document, if one was asked for; Items are written as they come."""
+        """Write the JSON document, if requested; Items are streamed."""
         if self._json_to is not None:
             _write("--json", self._json_to, document_texts(document))
 
     def write(self, flag: str, target: str | None, texts: Iterable[str]) -> bool:
         """Write texts to the file of an option, or print them; return whether that was done.
 
-        Not where there is no file, or where the JSON document has standard output. Raises Problem.
+        It is not done without a file, or if the JSON document is printed. Raises Problem.
         """
         if target is None or (target == STDOUT and self.takes_stdout):
             return False
@@ -163,7 +161,7 @@ class Output:
         return True
 
     def show(self, *parts: Table | str) -> None:
-        """Print tables and lines on standard output, unless the JSON document goes there."""
+        """Print tables and lines on standard output, unless the JSON document is printed."""
         if self.takes_stdout:
             return
         with _standard_output() as stream:
@@ -173,20 +171,17 @@ class Output:
                     stream.write(f"{line.rstrip()}\n")
 
     def count(self, *, failed: int, total: int, errors: Iterable[VerdictError] = ()) -> None:
-        """Let the command fail where all verdicts did, or one of the `errors` is no answer at all.
-
-        The server never gave it then.
-        """
+        """Make the command fail if all verdicts failed, or any had no answer from the server."""
         if unanswered := sum(error.code == UNANSWERED for error in errors):
             self._why = f"{unanswered} had no answer from the server"
         if 0 < total == failed:
             self._why = "every verdict failed, so this is no result"
 
     def finish(self) -> None:
-        """End the command, after a line for each gate.
+        """Print a line for each gate, and end the command. Raises Exit.
 
-        With 2 if every verdict failed or some had no answer, or if there is a gate on what could
-        not be assessed at all; with 1 if the thing measured fell short. Raises Exit.
+        Status 2 if every verdict failed, some had no answer, or a gate had nothing to assess; 1 if
+        a gate failed, the result is worse, or `strict` meets a warning.
         """
         for outcome in self.gates:
             say(outcome.message)
@@ -194,29 +189,29 @@ class Output:
             say(f"{self._why}; the warnings say why")
         if self._why or self.failed or not all(outcome.assessed for outcome in self.gates):
             raise Exit(2)
-        short = self.worse or not all(outcome.passed for outcome in self.gates)
-        if short or (self.strict and self.warnings):
+        missed = self.worse or not all(outcome.passed for outcome in self.gates)
+        if missed or (self.strict and self.warnings):
             raise Exit(1)
 
 
 def say(message: str) -> None:
-    """Write a remark on standard error: one line, whatever texts of others it holds."""
+    """Write a remark on standard error, as one line whatever texts it contains."""
     line = visible(message).replace("\n", " ")
     sys.stderr.write(f"judged: {line}\n")
 
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
-    """Yield what to call with (done, total); None when nobody watches standard error.
+    """Yield a callback for (done, total); None if standard error is not a terminal.
 
-    Then a line after half a minute says what the command may wait for.
+    Then a line after half a minute says what the command may be waiting for.
     """
     if not sys.stderr.isatty():
-        told = (
+        message = (
             f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be "
             "slow or away: the server's log says which"
         )
-        waiting = Timer(_LONG_S, say, [told])
+        waiting = Timer(_LONG_S, say, [message])
         waiting.daemon = True
         waiting.start()
         try:
@@ -234,7 +229,7 @@ def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
 
 @contextmanager
 def _standard_output() -> Iterator[TextIO]:
-    """Yield standard output, and flush it. Raises Problem; BrokenPipeError if nobody reads."""
+    """Yield standard output, and flush it. Raises Problem, and BrokenPipeError from `| head`."""
     if sys.stdout is None:
         raise Problem("standard output is closed; send it to a file, or to /dev/null")
     try:
@@ -243,13 +238,13 @@ def _standard_output() -> Iterator[TextIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # What is left in the buffer can't be written at the end either.
+        # Else Python fails again at exit, when it flushes the rest of the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Problem(f"standard output: can't be written: {error.strerror or error}") from None
 
 
 def check_writable(flag: str, target: str) -> None:
-    """Raise Problem where an output can't be written, before the work that it is to hold."""
+    """Raise Problem if an output can't be written; called before any work is done."""
     path = Path(target)
     there = path if path.exists() else path.absolute().parent
     if target != STDOUT and (path.is_dir() or not os.access(there, os.W_OK)):
@@ -273,8 +268,8 @@ def _write(flag: str, target: str, texts: Iterable[str]) -> None:
 class Table:
     """Rows of cells under their heads.
 
-    Cells are texts, numbers and estimates; what is None or NaN is a dash. Those of the first `left`
-    columns begin at the left, others end at the right.
+    Cells are texts, numbers and estimates; None and NaN are a dash. The first `left` columns are
+    aligned left, the others right.
     """
 
     heads: Sequence[str]
@@ -283,7 +278,7 @@ class Table:
 
     @classmethod
     def of(cls, values: Iterable[object], columns: Mapping[str, str], **how: int) -> Table:
-        """Return a row for each value; `columns` has the attribute, or the format, under a head."""
+        """Return a row for each value; `columns` maps heads to an attribute or a format."""
         reads = [each.format if "{" in each else attrgetter(each) for each in columns.values()]
         return cls([*columns], [[read(value) for read in reads] for value in values], **how)
 
@@ -312,9 +307,9 @@ def _cell(value: str | float | Estimate | None) -> str:
 
 
 def document_texts(document: Mapping[str, object]) -> Iterator[str]:
-    """Yield the text of a document in parts, indented by two. Items are read as they are written.
+    """Yield the text of a document in parts, indented by two. Items are streamed.
 
-    Raises ValueError for a number that is none.
+    Raises ValueError for NaN and infinities.
     """
     written = json.JSONEncoder(ensure_ascii=False, indent=2, allow_nan=False, default=_as_json)
     return chain(written.iterencode(document), "\n")
@@ -325,9 +320,9 @@ def _as_json(value: Any) -> object:  # noqa: ANN401 - a dataclass, or a time
 
 
 Places = dict[str, str | Callable[..., str]]
-"""What the user knows the fields of a request as, by patterns of their paths.
+"""Names of request fields in messages, by patterns of the fields' paths.
 
-A text names the groups of its pattern as `re` does, a function takes them.
+A text refers to the groups of its pattern as in `re`; a function gets them as arguments.
 """
 _FLAGS: Places = {
     r"judge\.kind": "--judge",
@@ -337,18 +332,18 @@ _FLAGS: Places = {
     r"judge\.calibration.*": "--calibration",
     r"judge\.guarantee.*": "--cascade",
 }
-"""What no option of that name is."""
+"""Fields that have no option of the same name."""
 
 
 def of_metrics(metrics: Sequence[str]) -> Places:
-    """Return what metrics are known as that were asked for."""
+    """Return the names of requested metrics in messages."""
     named = {r"metrics\[(\d+)\]": lambda place: f"--metric {metrics[int(place)]}"}
     return {"metrics": "--metric", **named}
 
 
 @contextmanager
 def explained(places: Places | None = None) -> Iterator[None]:
-    """Turn the errors of calls into problems that speak of flags, and of places in files."""
+    """Turn errors of calls into problems that name flags, and places in files."""
     try:
         yield
     except errors.JudgedError as error:
@@ -356,7 +351,7 @@ def explained(places: Places | None = None) -> Iterator[None]:
 
 
 def explain(error: errors.JudgedError, places: Places) -> str:
-    """Return what went wrong as one line."""
+    """Return an error as one line."""
     message = error.message
     if isinstance(error, errors.InvalidArgument) and (known := known_as(error.field, places)):
         rule = message.removeprefix(f"{error.field}: ")
@@ -369,8 +364,8 @@ def explain(error: errors.JudgedError, places: Places) -> str:
 
 
 def known_as(path: str, places: Places) -> str | None:
-    """Return what the user knows a field as, None where that is nothing else."""
-    path = path.removeprefix("start.")  # callers of a command see no streams
+    """Return the name of a field in messages, None if it has no other name."""
+    path = path.removeprefix("start.")  # users of a command see no streams
     for pattern, known in (*places.items(), *_FLAGS.items()):
         if found := re.fullmatch(pattern, path):
             return found.expand(known) if isinstance(known, str) else known(*found.groups())

@@ -1,4 +1,4 @@
-"""The server that a command talks to: the one named, else a private one, as long as it runs."""
+"""The server that a command calls: the one named, else a private one while the command runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from judged.credentials import Credentials, Tls, Token
 from judged.values import ServerInfo
 
 TOKEN_VARIABLE = "JUDGED_TOKEN"  # noqa: S105 - the name of a variable
-"""Holds the token where no `--token-file` names a file of it."""
+"""Variable with the token, if there is no `--token-file`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A client, and what its server says of itself."""
+    """A client, and the information of its server."""
 
     client: Client
     info: ServerInfo
@@ -50,7 +50,7 @@ class ServerCommand(Command):
 
     @contextmanager
     def connect(self, places: Places | None = None) -> Iterator[Connection]:
-        """Connect to the server; what it refuses is told by `places`. Raises Problem."""
+        """Connect to the server; `places` names fields in its errors. Raises Problem."""
         known = {**(places or {}), **self.places()}
         with ExitStack() as stack:
             stack.enter_context(explained(known))
@@ -58,12 +58,12 @@ class ServerCommand(Command):
                 client = Client(self.target, credentials=self.credentials())
             else:
                 client = Client(_started(stack))
-                client._connection.patience.waits = False  # noqa: SLF001 - nobody starts it again
+                client._connection.patience.waits = False  # noqa: SLF001 - it is not restarted
             stack.enter_context(client)
             yield Connection(client, _ask(client))
 
     def credentials(self) -> Credentials | None:
-        """Return what to show the server that is named; a private one needs none."""
+        """Return the credentials for the named server; a private one needs none."""
         if not self.target:
             return None
         named = os.environ.get(TOKEN_VARIABLE, "").strip()
@@ -80,7 +80,7 @@ class ResultCommand(ServerCommand, Strict):
 
 
 class JudgingCommand(ResultCommand):
-    """A command that asks judges, which may take long."""
+    """A command that asks judges, which may take a long time."""
 
     timeout: float = opt("SECONDS", "Longest that judging may take.", 3600.0, low=1)
 
@@ -88,9 +88,9 @@ class JudgingCommand(ResultCommand):
     def asking(
         self, title: str, total: int, places: Places | None = None
     ) -> Iterator[tuple[Connection, dict[str, Any]]]:
-        """Connect to the server, and show how much of `total` is done.
+        """Connect to the server, and show progress out of `total`.
 
-        Yields too what calls take: what tells the progress, and how long they may take.
+        Also yields arguments for calls: the progress callback and the timeout.
         """
         with self.connect(places) as server, progress_bar(title, total) as progress:
             yield server, {"timeout": self.timeout, "progress": progress}

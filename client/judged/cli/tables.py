@@ -1,6 +1,6 @@
-"""What commands print of verdicts, means, intervals and of what asking models took.
+"""Tables and lines that several commands print: verdicts, means, intervals and usage.
 
-What a command alone prints stands beside it.
+The output of a single command is in its module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from judged.values.choices import estimate_row, names_by_warning
 
 
 def means_table(table: MetricTable) -> Table:
-    """Return the means, with bounds where verdicts are missing and intervals if there are any."""
+    """Return the means, with bounds if verdicts are missing, and intervals if there are any."""
     bounded = any(metric.lower_bound is not None for metric in table.metrics)
     heads = ["metric", "mean", "n", *(["lower", "upper"] if bounded else [])]
     rows = [(m.name, mean_of(m), m.n, m.lower_bound, m.upper_bound) for m in table.metrics]
@@ -49,13 +49,13 @@ def per_query_table(table: MetricTable) -> Table:
 
 
 def describe_counts(counts: MetricCounts) -> str:
-    """Return what went into the means, as a line."""
+    """Return the numbers of queries and results behind the means, as a line."""
     results = plural(counts.retrieved, "result")
     return f"{of_all(counts.evaluated, counts.queries, 'query', 'queries')}, {results}"
 
 
 def describe_verdicts(counts: VerdictCounts) -> str:
-    """Return how many verdicts there are, as a line."""
+    """Return the numbers of verdicts, as a line."""
     coverage = f"{counts.ok / counts.total:.4g}" if counts.total else "none"
     verdicts = plural(counts.total, "verdict")
     return f"{verdicts}, {counts.relevant} relevant, coverage {coverage}"
@@ -67,7 +67,7 @@ def mean_of(metric: MetricResult) -> Estimate:
 
 
 def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
-    """Yield what the reader of a table should know about negative answers."""
+    """Yield warnings about negative answers."""
     if report is None:
         return
     if report.matches:
@@ -81,25 +81,25 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
-    """Return a row each: name, value, ends of the interval; "-" for what is undefined."""
+    """Return a row for each: name, value, ends of the interval; "-" if undefined."""
     rows = [[*estimate_row(*named).values()] for named in estimates.items()]
     return Table([title, "value", "lower", "upper"], rows)
 
 
 def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
-    """Yield what to mind about the intervals, once for numbers that share it."""
+    """Yield the warnings of intervals, each once for all numbers that share it."""
     known = {name: one.interval for name, one in estimates.items() if one is not None}
     for warning, names in names_by_warning(known).items():
         yield f"interval of {', '.join(names)}: {warning}"
 
 
 def fields_but(value: Any, *left_out: str) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
-    """Return the fields of a value as JSON has them, but for some."""
+    """Return the fields of a value as in JSON, without some."""
     return {name: each for name, each in plain(value).items() if name not in left_out}
 
 
 def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the keys that made no slice with a value."""
+    """Yield a warning for each key that gave no slice with a value."""
     known = {part.key for part in table.slices if part.value}
     for key in keys:
         if key not in known:
@@ -116,7 +116,7 @@ def slices_table(table: MetricTable) -> Table:
 
 
 def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
-    """Return the naive mean, that of the labels and the corrected one, side by side."""
+    """Return the naive mean, the mean of labels and the corrected mean, side by side."""
     rows = [
         (
             name,
@@ -132,7 +132,7 @@ def corrected_table(means: Mapping[str, CorrectedEstimate]) -> Table:
 
 
 def describe_usage(usage: Usage) -> str:
-    """Return what asking took, as a line."""
+    """Return calls, tokens and cost, as a line."""
     calls, tries = plural(usage.calls, "call"), plural(usage.attempts, "try", "tries")
     cost = "" if usage.cost is None else f", cost {usage.cost:.6g}"
     tokens = f"{usage.input_tokens} input and {usage.output_tokens} output tokens"
@@ -148,9 +148,9 @@ def describe_usage(usage: Usage) -> str:
 
 
 def taken(usage: Usage | None) -> list[str]:
-    """Return what judging took, and what is promised of a cascade, a line each.
+    """Return the usage of judging, and the guarantee of a cascade, a line each.
 
-    Of data unlike the labels nothing is: `guarantee_warnings` say so.
+    There is no guarantee for data unlike the labels: `guarantee_warnings` say so.
     """
     if usage is None:
         return []
@@ -163,7 +163,7 @@ def taken(usage: Usage | None) -> list[str]:
 
 
 def describe_guarantee(guarantee: ErrorGuarantee) -> str:
-    """Return what is promised of a cascade, with the numbers behind it, as a line."""
+    """Return the guarantee of a cascade with its numbers, as a line."""
     return (
         f"of data like the labels at most {guarantee.max_error:.4g} of what it settles contradicts "
         f"people, with a confidence of {guarantee.confidence:g}"
@@ -171,20 +171,20 @@ def describe_guarantee(guarantee: ErrorGuarantee) -> str:
 
 
 def vote_warnings(verdicts: Verdicts) -> Iterator[str]:
-    """Yield what the reader should know about the votes."""
+    """Yield a warning if votes were split."""
     split = sum(0 < agreement < 1 for agreement in verdicts.agreement)
     return split_warnings(split, len(verdicts))
 
 
 def split_warnings(split: int, total: int, what: str = "verdict") -> Iterator[str]:
-    """Yield what to know where `split` of `total` verdicts had votes on both sides."""
+    """Yield a warning if `split` of `total` verdicts had votes on both sides."""
     if split:
         some = of_all(split, total, what, f"{what}s")
         yield f"{some} {word(split, 'has', 'have')} votes on both sides; see their agreement"
 
 
 def usage_document(usage: Usage | None) -> dict[str, Any]:
-    """Return the entry of a JSON document that tells what asking took, if anybody was asked."""
+    """Return the usage entry of a JSON document; empty if no judge was asked."""
     if usage is None:
         return {}
     document = plain(usage.reported)
@@ -202,7 +202,7 @@ _AMOUNTS = "contexts distinct_texts cache_hits calls input_tokens output_tokens"
 
 
 def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
-    """Print what work would take; return the JSON document."""
+    """Print a cost estimate; return the JSON document."""
     cost = "unknown: a price is missing"
     if found.cost is not None:
         cost = f"{found.cost:.6g} {found.currency}".rstrip()
@@ -212,7 +212,7 @@ def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
 
 
 def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
-    """Say how judging went: one line, and a warning for everything that needs one."""
+    """Print a line about the verdicts and their usage, and all warnings about them."""
     counts, usage = VerdictCounts.of(verdicts), verdicts.usage
     say(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
     for line in taken(usage):
@@ -228,7 +228,7 @@ def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
 
 
 def describe_stages(point: FrontierPoint, names: Sequence[str]) -> str:
-    """Return the judges of a cascade in order, with the share of the items that reaches each."""
+    """Return the judges of a cascade in order, with the share of items that reach each."""
     parts = [names[stage.stage] for stage in point.stages[:1]]
     parts += [f"{names[stage.stage]} {stage.share:.0%}" for stage in point.stages[1:]]
     return " > ".join(parts)

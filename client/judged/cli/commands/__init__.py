@@ -1,1 +1,1 @@
-"""The commands; what several share is in the folder above."""
+"""The commands; what several of them share is in the folder above."""

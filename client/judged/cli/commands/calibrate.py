@@ -1,6 +1,6 @@
-"""`judged calibrate` and `judged frontier`: what judges are worth, by labelled lines.
+"""`judged calibrate` and `judged frontier`: measure judges against labelled lines.
 
-The server computes the numbers, and proves the guarantees of cascades.
+The server computes the numbers and the guarantees of cascades.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
 
     @property
     def replays(self) -> bool:
-        """Whether lines bring their scores, so that no judge is to run."""
+        """Whether lines bring their scores, so that no judge runs."""
         return self.judge == NONE
 
     @property
@@ -133,7 +133,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
         return self.judge if self.rubric is None else LLM
 
     def settle(self) -> None:
-        """Refuse what is for a judge where there is none, or where a rubric is asked for."""
+        """Refuse options for a judge if there is none, or if there is a rubric."""
         if self.judge and "rubric" not in self.typed:
             self.leave_out("rubric")
         if self.rubric is not None:
@@ -144,7 +144,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
         super().settle()
 
     def run(self, out: Output) -> Document | None:
-        """Judge or score what is not, and report."""
+        """Judge or score the lines that have no score, and report."""
         answers, groups, usage, judge = None, list[QueryGroup](), None, None
         if self.rubric is not None:
             answers = read_answers(self.labels, self.label_field)
@@ -195,7 +195,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
         return None
 
     def _keep(self, believed: Reliability, signature: str | None) -> None:
-        """Write the calibration. Raises Problem where labels made none to keep."""
+        """Write the calibration. Raises Problem if the labels were not enough for one."""
         if self.output is not None:
             if not believed.fitted:
                 why = believed.calibrator.not_fitted or "there are too few labels"
@@ -210,7 +210,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
 
 
 def _scored(lines: Sequence[Line], found: Verdicts | ScoredAnswers) -> list[Line]:
-    """Return the lines that have a score, labelled or not. Raises Problem."""
+    """Return the lines that got a score, labelled or not. Raises Problem."""
     refuse_uncached(found)
     each: Iterable[Verdict | AnswerScore] = found
     scored = [
@@ -219,13 +219,13 @@ def _scored(lines: Sequence[Line], found: Verdicts | ScoredAnswers) -> list[Line
         if one.score is not None
     ]
     if all(line.label is None for line in scored):
-        said = [error.message for i, error in found.errors.items() if lines[i].label is not None]
-        raise Problem(": ".join(["no line with a label could be judged", *said[:1]]))
+        why = [error.message for i, error in found.errors.items() if lines[i].label is not None]
+        raise Problem(": ".join(["no line with a label could be judged", *why[:1]]))
     return scored
 
 
 def _items(lines: Sequence[Line]) -> LabelledScores:
-    """Return what the server is asked about."""
+    """Return the labelled scores for the server."""
     clusters = list(map(cluster_of, lines))
     inclusion = [line.inclusion for line in lines if line.inclusion is not None]
     return LabelledScores(
@@ -239,7 +239,7 @@ def _items(lines: Sequence[Line]) -> LabelledScores:
 def report_calibration(
     out: Output, found: Calibration, n_lines: int, judge: str | None, usage: Usage | None
 ) -> None:
-    """Show what a judge is worth, warn of what needs it, write the document."""
+    """Show the quality of a judge, print warnings, and write the document."""
     quality, believed, bounds = found.quality, found.reliability, found.cascade
     probability = {} if believed is None else estimates_of(believed)
     estimates = {
@@ -291,16 +291,16 @@ def report_calibration(
 
 
 def describe_agreement(found: Calibration, judge: str | None) -> str:
-    """Return how often the judge agrees with people, by how many labels, as a sentence."""
+    """Return how often the judge agrees with people, and on how many labels, as a sentence."""
     quality, believed = found.quality, found.reliability
     name = "the judge" if judge is None else judge.partition("|")[0]
     by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
-    said = f"{name} agrees with people on {_share(quality.accuracy)} of "
-    said += f"{plural(quality.n, 'label')}{by}"
+    sentence = f"{name} agrees with people on {_share(quality.accuracy)} of "
+    sentence += f"{plural(quality.n, 'label')}{by}"
     if believed is None or not believed.fitted or believed.accuracy is None:
-        return said
+        return sentence
     calibrated = _share(believed.accuracy)
-    return f"{said}; calibrated, on {calibrated}, by labels that did not make the calibration"
+    return f"{sentence}; calibrated, on {calibrated}, by labels that did not make the calibration"
 
 
 def _share(estimate: Estimate | None) -> str:
@@ -314,13 +314,13 @@ def _of_share(what: str, share: CorrectedEstimate | None) -> dict[str, Estimate 
     return {f"{what} {name}": getattr(share, name) for name in names}
 
 
-_ANEW = Asking(CacheMode.REFRESH)
-"""Prices are those of questions that nobody asked before."""
+_UNCACHED = Asking(CacheMode.REFRESH)
+"""Prices of stages are those of questions without kept replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A judge as it was typed, and the price of an item where one was."""
+    """A judge as typed, and the price of an item, if one was typed."""
 
     name: str
     judge: Judge
@@ -328,7 +328,7 @@ class _Stage:
 
     @property
     def places(self) -> Places:
-        """What the fields of the judge are known as."""
+        """Names of the judge's fields in messages."""
         return {r"judge\.(.+)": lambda rest: f"--stage {self.name}: {rest}"}
 
 
@@ -371,7 +371,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
     label_field: str = opt("NAME", "The field that holds the labels.", LABEL)
 
     def places(self) -> Places:
-        """Return what the fields of a request are known as."""
+        """Return the names of request fields in messages."""
         return {"max_cost": "--max-item-cost"} | super().places()
 
     def run(self, out: Output) -> Document | None:
@@ -388,7 +388,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             would = []
             for one in stages:
                 with explained(one.places):
-                    would.append(client.estimate(groups, one.judge, asking=_ANEW))
+                    would.append(client.estimate(groups, one.judge, asking=_UNCACHED))
             if self.estimate:
                 return report_estimate(out, sum(would, CostEstimate()))
             costs, unit = _costs(stages, would, len(lines))
@@ -431,19 +431,19 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         """Show the cascades, the cheapest first, and write the document."""
         judges = [describe_stages(point, names) for point in found.points]
         tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
-        told = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
+        remarks = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
         if found.proposed is not None:
-            told.append(f"proposed: {judges[found.proposed]}")
-            told.append(describe_guarantee(found.points[found.proposed].guarantee))
+            remarks.append(f"proposed: {judges[found.proposed]}")
+            remarks.append(describe_guarantee(found.points[found.proposed].guarantee))
         elif found.uncertified is not None:
-            told.append(f"uncertified, on these labels alone: {judges[found.uncertified]}")
+            remarks.append(f"uncertified, on these labels alone: {judges[found.uncertified]}")
         rows = []
         for place, point in enumerate(found.points):
             mark = "proposed" if place == found.proposed else "certified" if point.certified else ""
             cost, settled = f"{point.cost:.4g}", f"{point.settled:.1%}"
             rows.append((mark, judges[place], cost, settled, point.accuracy, point.least_accuracy))
         heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
-        out.show(Table(heads, rows), "", *told)
+        out.show(Table(heads, rows), "", *remarks)
         out.write_json(
             {
                 "stages": [
@@ -464,7 +464,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         )
 
     def _keep(self, found: CascadeFrontier, stages: Sequence[_Stage], unit: str) -> None:
-        """Write the proposed cascade. Raises Problem where there is none."""
+        """Write the proposed cascade. Raises Problem if there is none."""
         if found.proposed is None:
             raise Problem(
                 f"--output {self.output}: there is nothing to keep, since no cascade keeps what "
@@ -487,7 +487,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
 def _of_stage(
     out: Output, name: str, cost: float, lines: Sequence[Line], verdicts: Verdicts
 ) -> ScoredStage:
-    """Return the scores of a stage, None where it has no verdict. Raises Problem."""
+    """Return the scores of a stage, None where a verdict is missing. Raises Problem."""
     refuse_uncached(verdicts)
     if verdicts.usage is not None:
         say(f"{name}: {describe_usage(verdicts.usage)}")
@@ -523,9 +523,9 @@ def _read_stage(info: ServerInfo, text: str) -> _Stage:
 def _costs(
     stages: Sequence[_Stage], would: Sequence[CostEstimate], n: int
 ) -> tuple[list[float], str]:
-    """Return what an item costs at each stage at most, and in what that is counted.
+    """Return the most that an item costs at each stage, and the unit.
 
-    That is what was typed, else money, else calls where a price is missing.
+    That is the typed price, else money, else the number of calls if a price is missing.
     """
     if any(stage.price is not None for stage in stages):
         return [stage.price or 0.0 for stage in stages], "price"

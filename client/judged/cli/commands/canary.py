@@ -162,8 +162,8 @@ class CheckCommand(JudgingCommand, MaxCost):
             out.show(f"flipped: {', '.join(found.flipped())}")
         now = f"evidence of a change {_exp(found.evidence[-1]):.3g}, an alarm is at"
         changed = "the judge has changed, until it is recorded anew"
-        said = changed if out.worse else "no sign that the judge has changed"
-        out.show(f"{now} {1 / self.false_alarms:.4g}: {said}")
+        conclusion = changed if out.worse else "no sign that the judge has changed"
+        out.show(f"{now} {1 / self.false_alarms:.4g}: {conclusion}")
         return {
             "changed": out.worse,
             "evidence": _exp(found.evidence[-1]),

@@ -1,10 +1,10 @@
-"""`judged ci`: a pull request's result held against main's, as a comment and a status.
+"""`judged ci`: compares a pull request's result with main's, as a comment and an exit status.
 
-On main `--save` keeps the result as the baseline, on a branch of the repository. On a pull request
-the result is compared with it by paired tests; the status is 1 where a metric is worse.
+On main, `--save` keeps the result as the baseline, on a branch of the repository. On a pull request
+the result is compared with it by paired tests; the status is 1 if a metric is worse.
 
-A branch of its own needs no service but Git's remote, works alike on every forge, and leaves the
-history of the code alone. A file on it is a result document; the commit says of which commit.
+A separate branch needs no service but the Git remote, works the same on every forge, and leaves the
+code's history alone. Its file is a result document; its commit message names the commit measured.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class CiCommand(ComparingCommand):
         }
 
     def _before(self) -> tuple[bytes | None, BaselineAge | None]:
-        """Return the document to compare with, and how old it is. Raises Problem."""
+        """Return the document to compare with, and its age. Raises Problem."""
         commit = None
         if self.baseline is not None:
             content = read_bytes(self.baseline)
@@ -122,9 +122,9 @@ class CiCommand(ComparingCommand):
 
 
 def read_baseline(remote: str, branch: str) -> tuple[bytes, str, datetime] | None:
-    """Return the baseline on the remote's branch, the commit it was made of, and when.
+    """Return the baseline on the remote's branch, the commit it is of, and its time.
 
-    None where there is none yet. Raises Problem.
+    None if there is no baseline yet. Raises Problem.
     """
     if (found := _tip(remote, branch)) is None:
         return None
@@ -133,16 +133,16 @@ def read_baseline(remote: str, branch: str) -> tuple[bytes, str, datetime] | Non
 
 
 def save_baseline(document: bytes, remote: str, branch: str) -> str:
-    """Put a document on the remote's branch, as that of HEAD; return its commit. Raises Problem.
+    """Push a document to the remote's branch as HEAD's baseline; return HEAD. Raises Problem.
 
-    Others may save at the same time, so it is tried again on top of what they saved.
+    Retries on top of the branch if others saved at the same time.
     """
-    of = _said("rev-parse", "HEAD")
-    blob = _said("hash-object", "-w", "--stdin", given=document)
-    tree = _said("mktree", given=f"100644 blob {blob}\t{_FILE}\n".encode())
+    of = _git_text("rev-parse", "HEAD")
+    blob = _git_text("hash-object", "-w", "--stdin", given=document)
+    tree = _git_text("mktree", given=f"100644 blob {blob}\t{_FILE}\n".encode())
     for tries_left in (2, 1, 0):
         tip = _tip(remote, branch)
-        commit = _said(
+        commit = _git_text(
             "-c",
             "user.name=judged",
             "-c",
@@ -164,27 +164,27 @@ def save_baseline(document: bytes, remote: str, branch: str) -> str:
 
 
 def _tip(remote: str, branch: str) -> tuple[str, str, str] | None:
-    """Return the last commit of the remote's branch, when it was made, and of what commit.
+    """Return the last commit of the remote's branch, its time, and the commit it is a baseline of.
 
-    None without a branch. Raises Problem for one that is not of baselines.
+    None if there is no branch. Raises Problem for a branch of something else.
     """
-    if not _said("ls-remote", "--heads", remote, f"refs/heads/{branch}"):
+    if not _git_text("ls-remote", "--heads", remote, f"refs/heads/{branch}"):
         return None
     _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
-    told = _OF.fullmatch(_said("show", "--no-patch", "--format=%cI %B", "FETCH_HEAD"))
-    if told is None:
+    match = _OF.fullmatch(_git_text("show", "--no-patch", "--format=%cI %B", "FETCH_HEAD"))
+    if match is None:
         raise Problem(f"--branch {branch}: has what judged ci --save did not write; name another")
-    return _said("rev-parse", "FETCH_HEAD"), told[1], told[2]
+    return _git_text("rev-parse", "FETCH_HEAD"), match[1], match[2]
 
 
-def _said(*arguments: str, given: bytes = b"") -> str:
+def _git_text(*arguments: str, given: bytes = b"") -> str:
     return _git(*arguments, given=given).decode().strip()
 
 
 def _git(*arguments: str, given: bytes = b"") -> bytes:
-    """Return what Git prints. Raises Problem with what it says."""
+    """Return Git's output. Raises Problem with its message."""
     try:
-        done = subprocess.run(  # noqa: S603 - arguments of ours, no shell
+        done = subprocess.run(  # noqa: S603 - our own arguments, no shell
             ["git", *arguments],  # noqa: S607 - the user's own Git
             input=given,
             capture_output=True,

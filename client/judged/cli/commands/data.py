@@ -1,6 +1,6 @@
 """`judged convert` and `judged validate`: data sets in files.
 
-They ask no server. What the formats are is in `judged.evaluation.datasets.dataset`. The document of
+They call no server. `judged.evaluation.datasets.dataset` defines the formats. The document of
 `--json` says what was read and written.
 """
 
@@ -63,7 +63,7 @@ class ValidateCommand(_FromFormat):
     source: str = arg("DATASET", "A file, or a folder of BEIR's.")
 
     def run(self, out: Output) -> Document:
-        """Read, and tell."""
+        """Read, and report."""
         content, findings = validate(Path(self.source), self.from_)
         errors = [finding.text for finding in findings if finding.is_error]
         for text in errors:

@@ -1,4 +1,4 @@
-"""`judged judge` and `judged evaluate`: a verdict for every line of a file; retrieval measured."""
+"""`judged judge` and `judged evaluate`: judge every line of a file; measure retrieval."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
 
 
 def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str, Any]:
-    """Return a line with its verdict; a field of the input that has an answer's name gives way."""
+    """Return a line with its verdict, whose fields replace those of the input."""
     kept = {name: value for name, value in line.fields.items() if name not in _ANSWERS}
     answers = {name: getattr(verdict, name) for name in _ANSWERS} | {
         "status": verdict.status.name,
@@ -150,7 +150,7 @@ def _judged(lines: Sequence[Line], verdicts: Verdicts) -> Iterator[dict[str, Any
 
 
 def _check_ids(name: str, lines: Sequence[Line]) -> None:
-    """Raise FileError for a line without the ids of a judgment list, or with those of another."""
+    """Raise FileError for a line without the ids of a judgment list, or with repeated ones."""
     seen: dict[tuple[str, ...], int] = {}
     for line in lines:
         ids = []
@@ -169,7 +169,7 @@ def _check_ids(name: str, lines: Sequence[Line]) -> None:
 def _qrels(out: Output, path: str, lines: Sequence[Line], verdicts: Verdicts) -> Iterator[str]:
     """Yield `query 0 document grade` for each verdict; warn of what the list can't hold.
 
-    The grade is the judge's, where it gives some, else 1 for relevant and 0 for not.
+    The grade is the judge's, if it gives grades, else 1 for relevant and 0 for not.
     """
     missing = rounded = 0
     for line, verdict in zip(lines, verdicts, strict=True):
@@ -293,7 +293,7 @@ class EvaluateCommand(
         gates: Gates,
         corrected: Mapping[str, CorrectedEstimate] | None,
     ) -> Document:
-        """Print the tables with what they were made from."""
+        """Print the tables and what they were made from; return the document without queries."""
         table, judge = found.table, found.judge
         verdicts = table.counts.verdicts or VerdictCounts()
         if judge is None and not verdicts.total:  # there are no verdicts to count
@@ -311,8 +311,8 @@ class EvaluateCommand(
             *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
         )
-        told = [describe_counts(table.counts), *made_from, *taken(found.usage)]
-        self.show_means(out, table, gates, told)
+        remarks = [describe_counts(table.counts), *made_from, *taken(found.usage)]
+        self.show_means(out, table, gates, remarks)
         if table.slices:
             out.show("", slices_table(table))
         document = {
@@ -330,7 +330,7 @@ class EvaluateCommand(
 
 @contextmanager
 def _unmeasured_written(out: Output) -> Iterator[None]:
-    """Write the verdicts of an evaluation whose metrics failed; the error goes on."""
+    """Write the verdicts of an evaluation whose metrics failed; re-raises the error."""
     try:
         yield
     except JudgedError as error:

@@ -1,8 +1,8 @@
-"""`judged metrics`, `texts`, `compare` and `report`: runs and texts measured, compared, shown.
+"""`judged metrics`, `texts`, `compare` and `report`: measure, compare and show runs and texts.
 
-No judge is asked. Ranking and joining are the server's, as trec_eval does. Runs are measured one by
-one, or come measured, as documents of `judged evaluate --json` and the like; only values of queries
-or items are compared, so that no run is too large.
+No judge is asked. The server ranks and joins, as trec_eval does. Runs are measured one by one, or
+are documents of `judged evaluate --json` and the like; only values of queries or items are
+compared, so that no run is too large.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
         judged, retrieved = TrecQrels.from_file(self.qrels), TrecRun.from_file(self.run_)
         options = self.options(MetricOptions, per_query=True, interval=self.how_sure())
         with self.connect() as server:
-            table, told = measure_run(server.client, self.metric, judged, retrieved, options)
-        out.warn(*told, *interval_warnings(table, options.interval))
+            table, warnings = measure_run(server.client, self.metric, judged, retrieved, options)
+        out.warn(*warnings, *interval_warnings(table, options.interval))
         self.show_means(out, table, gates, [describe_counts(table.counts)])
         return {**table.to_dict(), "signature": None}
 
@@ -106,9 +106,9 @@ def measure_run(
     retrieved: TrecRun,
     options: MetricOptions,
 ) -> tuple[MetricTable, list[str]]:
-    """Return the metrics of a run, and what to mind of it.
+    """Return the metrics of a run, and warnings about it.
 
-    Raises Problem where the files have no topic in common, so that there is no mean.
+    Raises Problem if the files have no topic in common, so that there is no mean.
     """
     if not options.complete and judged.grades.keys().isdisjoint(retrieved.scores):
         raise Problem(
@@ -120,12 +120,12 @@ def measure_run(
     table = client.compute_metrics(metrics, rankings, options)
     # A mapping holds each document once, so the server never saw the repeated lines.
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-    told = [*retrieved.warnings, *topic_warnings(counts), *table.warnings]
-    return replace(table, counts=counts), [*told, *count_warnings(counts)]
+    warnings = [*retrieved.warnings, *topic_warnings(counts), *table.warnings]
+    return replace(table, counts=counts), [*warnings, *count_warnings(counts)]
 
 
 def topic_warnings(counts: MetricCounts) -> list[str]:
-    """Return what the reader of a table should know about topics that are not in it."""
+    """Return warnings about topics that are left out."""
     warnings = []
     if counts.skipped_missing:
         topics = plural(counts.skipped_missing, "topic")
@@ -185,11 +185,11 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
             )
             for one in measured
         }
-        told = [plural(n, "answer")]
+        remarks = [plural(n, "answer")]
         out.warn(*_unread_warnings(measured, similarity, n))
         if similarity is not None:
             found[METRIC] = similarity.metric
-            told.append(f"judge {similarity.judge.signature}")
+            remarks.append(f"judge {similarity.judge.signature}")
             if similarity.truncated:
                 some = of_all(similarity.truncated, n, "answer")
                 why = "a text is longer than the model's window"
@@ -200,14 +200,14 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
             MetricCounts(queries=n, evaluated=n),
         )
         out.warn(*interval_warnings(table, made))
-        self.show_means(out, table, gates, told)
+        self.show_means(out, table, gates, remarks)
         return {**table.to_dict(), "signature": None}
 
 
 def _unread_warnings(
     measured: TextMetricTable, similarity: AnswerSimilarity | None, n: int
 ) -> Iterator[str]:
-    """Yield of how many answers each metric does not read a good part."""
+    """Yield a warning for each metric that can't read much of some answers."""
     found = [(one.name, one.unread, one.without_value) for one in measured]
     if similarity is not None:
         found.append((METRIC, similarity.unread, similarity.without_value))
@@ -222,7 +222,7 @@ def _unread_warnings(
 
 _MOVED = 10
 _FORMS = {".html": to_html, ".md": to_markdown, ".xml": to_junit}
-"""What outputs are written as, by the ends of their names."""
+"""Formats of outputs, by the endings of their names."""
 
 
 class CompareCommand(ComparingCommand):
@@ -254,7 +254,7 @@ class CompareCommand(ComparingCommand):
     seed: int | None = opt("N", "Seed of all that is drawn; 0.")
 
     def run(self, out: Output) -> Document:
-        """Measure what is not measured, compare, report."""
+        """Measure the runs if they are not measured, compare them, and report."""
         asked = self.options(CompareOptions, max_moved=_MOVED)
         interval = None  # the server's default
         if self.confidence is not None or self.seed is not None:
@@ -317,17 +317,17 @@ class CompareCommand(ComparingCommand):
         for name, path in zip(names, paths, strict=True):
             run = TrecRun.from_file(path)
             try:
-                table, told = measure_run(client, self.metric, judged, run, options)
+                table, warnings = measure_run(client, self.metric, judged, run, options)
             except Problem as problem:
                 raise Problem(f"{path}: {problem}") from None
-            out.warn(*(f"{name}: {warning}" for warning in told))
+            out.warn(*(f"{name}: {warning}" for warning in warnings))
             means = {metric.name: metric for metric in table}
             measured.append(MeasuredRun(name, path, table.per_query_values(), means))
         return measured
 
 
 def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredRun) -> Outcome:
-    """Hold a run's fall on the shared queries against its gate, at worst where some are missing."""
+    """Return a gate's outcome for a run's drop on shared queries, or the worst case."""
     before, now, worst = baseline.means[gate.metric], run.means[gate.metric], None
     top, bottom = before.upper_bound, now.lower_bound
     if top is not None or bottom is not None:
@@ -340,19 +340,19 @@ def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredR
 
 
 def _warnings(found: ComparedRuns) -> Iterator[str]:
-    """Yield the warnings of all comparisons, with the run that each is about."""
+    """Yield the warnings of all comparisons, each with its run."""
     for made in found.comparisons:
         interval = made.difference.interval
         for warning in made.warnings:
             subject = made.run if "left out" in warning else f"{made.run}, {made.metric}"
             yield f"{subject}: {warning}"
-        # An interval without width is what the comparison's own warning is about already.
+        # The comparison's own warning covers an interval without width.
         for warning in interval.warnings if interval is not None and not made.warnings else ():
             yield f"{made.run}, interval: {warning}"
 
 
 def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
-    """Return a row for each metric of each run beside the baseline."""
+    """Return a row for each metric of each run, compared with the baseline."""
     heads = [
         "metric",
         "run",

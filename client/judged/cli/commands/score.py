@@ -1,6 +1,6 @@
-"""`judged score` and `judged rank`: answers scored by rubrics, systems ranked by their answers.
+"""`judged score` and `judged rank`: score answers by rubrics, rank systems by their answers.
 
-Whether a value of an option is allowed is the server's to say.
+The server validates the values of options.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def read_thresholds(
 def outcomes(
     gates: Sequence[Gate], summaries: Sequence[RubricSummary], min_coverage: float | None
 ) -> Iterator[Outcome]:
-    """Yield what became of every gate, then the coverage of what they are about.
+    """Yield the outcome of every gate, then the coverage of the rubrics that gates are on.
 
-    What is missing counts as the bottom of the scale; what is not assessable is not missing.
+    A missing score counts as 0; an item that is not assessable is not missing.
     """
     found = {summary.rubric: summary for summary in summaries}
     for gate in gates:
@@ -112,7 +112,7 @@ def id_of(rubric: str) -> str:
 
 
 def places_of_rubrics(names: Sequence[str]) -> Places:
-    """Return what the rubrics of a request are known as."""
+    """Return the names of a request's rubrics in messages."""
     return {
         r"rubrics\[(\d+)\]\.calibration.*": lambda n: f"--rubric {names[int(n)]}: --calibration",
         r"rubrics\[(\d+)\](?:\.(?:rubric|id|version))?": lambda n: f"--rubric {names[int(n)]}",
@@ -122,7 +122,7 @@ def places_of_rubrics(names: Sequence[str]) -> Places:
 def read_rubrics(
     names: Sequence[str], info: ServerInfo, threshold: float | None, given: Mapping[str, str]
 ) -> list[Rubric]:
-    """Return the rubrics that the flags ask for. Raises Problem."""
+    """Return the rubrics that the flags name. Raises Problem."""
     parameters = read_judge(info, ANSWERS, None, None, given).parameters
     return [Rubric(name, threshold, parameters) for name in names]
 
@@ -195,8 +195,8 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     )
 
     def settle(self) -> None:
-        """Refuse judges other than none, and what does not go with that."""
-        if self.judge not in {None, NONE}:  # answers have one judge, whatever others are to ask
+        """Refuse judges other than none, and options that don't go with that."""
+        if self.judge not in {None, NONE}:  # JUDGED_JUDGE may be set for other commands
             self.leave_out(
                 "judge",
                 "answers are scored by language models, see --judge-model; only none is one",
@@ -208,7 +208,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
             self.leave_out(names, f"{REPLAYED} takes scores as they are kept")
 
     def places(self) -> Places:
-        """Return what rubrics are known as: by what was typed."""
+        """Return the names of rubrics in messages: as they were typed."""
         return places_of_rubrics(self.rubric) | super().places()
 
     def run(self, out: Output) -> Document:
@@ -252,7 +252,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         answers = plural(len(found) // max(1, len(found.rubrics)), "answer", "answers")
         by = plural(len(found.rubrics), "rubric")
         made_from = [f"{answers} by {by}", *_tell_scores(out, found)]
-        if any(score.source is not Source.REPLAY for score in found):  # else nobody was asked
+        if any(score.source is not Source.REPLAY for score in found):  # else no model was asked
             made_from.append(describe_usage(found.usage))
         if self.output == STDOUT:  # the lines have standard output to themselves
             for text in made_from:
@@ -275,7 +275,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
 
 
 def _tell_scores(out: Output, found: ScoredAnswers) -> list[str]:
-    """Warn of what needs it, take note of failures; return the judges' signatures, a line each."""
+    """Print warnings, count failures; return the judges' signatures, a line each."""
     out.warn(*score_warnings(found))
     failed = sum(score.status is Status.ERROR for score in found)
     out.count(failed=failed, total=len(found), errors=found.errors.values())
@@ -284,7 +284,7 @@ def _tell_scores(out: Output, found: ScoredAnswers) -> list[str]:
 
 
 def rubrics_table(found: ScoredAnswers) -> Table:
-    """Return a row for each rubric: its mean, and what its scores came to."""
+    """Return a row for each rubric: its mean, and the counts of its scores."""
     heads = ["rubric", "mean", "passed", "ok", "abstained", "error", "not assessable", "agreement"]
     rows = []
     for summary in found.rubrics:
@@ -296,9 +296,9 @@ def rubrics_table(found: ScoredAnswers) -> Table:
 
 
 def agreement_of(found: ScoredAnswers, rubric: str) -> float | None:
-    """Return the mean agreement of the votes on a rubric's scores; None where none voted.
+    """Return the mean agreement of the votes on a rubric's scores; None if there were no votes.
 
-    One sample agrees with itself, which is no vote.
+    A single sample is not a vote.
     """
     of_rubric = [score for score in found if score.rubric == rubric and score.samples > 1]
     shares = [score.agreement for score in of_rubric if score.agreement is not None]
@@ -306,7 +306,7 @@ def agreement_of(found: ScoredAnswers, rubric: str) -> float | None:
 
 
 def score_warnings(found: ScoredAnswers) -> Iterator[str]:
-    """Yield what the reader of scores should know about them."""
+    """Yield warnings about scores."""
     status = Counter(score.status for score in found)
     if missing := len(found) - status[Status.OK]:
         kinds = missing_kinds(
@@ -319,9 +319,9 @@ def score_warnings(found: ScoredAnswers) -> Iterator[str]:
         for score in found
         if score.error is not None
     )
-    said = Counter((score.rubric, f": {text}") for score in found for text in score.warnings)
+    warned = Counter((score.rubric, f": {text}") for score in found for text in score.warnings)
     split = sum(score.agreement is not None and score.agreement < 1 for score in found)
-    for counts in (why, said):
+    for counts in (why, warned):
         for (rubric, text), n in counts.most_common(_SHOWN_WARNINGS):
             yield f"{rubric}: {plural(n, 'score')}{text}"
     yield from split_warnings(split, len(found), "score")
@@ -329,20 +329,20 @@ def score_warnings(found: ScoredAnswers) -> Iterator[str]:
 
 def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:
     """Return a score as a JSON object."""
-    told = score.to_dict()
+    fields = score.to_dict()
     rare = {
         "probability": score.probability,
         "dimensions": {d.name: d.score for d in score.dimensions},
         "claims": dict(Counter(claim.verdict.name for claim in score.claims)),
         "reported_overall": score.reported_overall,
         "error": why_missing(score.error),
-        "warnings": told["warnings"],
+        "warnings": fields["warnings"],
     }
-    line = {name: told[name] for name in _LINE}
+    line = {name: fields[name] for name in _LINE}
     line |= {name: value for name, value in rare.items() if value not in (None, {}, [])}
     if details:
         line["detail"] = {
-            **{name: told[name] for name in _DETAIL},
+            **{name: fields[name] for name in _DETAIL},
             "weights": {d.name: d.weight for d in score.dimensions},
             "signature": None if score.judge is None else score.judge.signature,
         }
@@ -416,9 +416,9 @@ class RankCommand(ScoringOptions, Drawn):
 def _ranking_table(ranking: SystemRanking) -> Table:
     rows = []
     for system in ranking.systems:
-        told = ends(system.strength.interval, "+.3f")
+        interval = ends(system.strength.interval, "+.3f")
         counts = f"{system.wins:g}/{system.ties:g}/{system.losses:g}"
-        rows.append([system.name, f"{system.strength.value or 0.0:+.3f}", told, counts])
+        rows.append([system.name, f"{system.strength.value or 0.0:+.3f}", interval, counts])
     return Table(["system", "strength", "interval", "won/tied/lost"], rows)
 
 

@@ -1,4 +1,4 @@
-"""`judged judges`, `usage`, `doctor` and `demo`: what a server has and spent, whether all works."""
+"""`judged judges`, `usage`, `doctor` and `demo`: what a server offers and spent, and checks."""
 
 from __future__ import annotations
 
@@ -183,15 +183,15 @@ class DoctorCommand(ServerCommand):
 
 
 def _here() -> Iterator[Finding]:
-    """Yield what runs, and what the environment sets; a secret is named, not shown."""
+    """Yield the versions, and the JUDGED_* variables; values of secrets are not shown."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("packages", "ok", f"Python {platform.python_version()}, {versions}")
-    told = [
+    variables = [
         f"{name}={'***' if any(part in name for part in _SECRET) else value}"
         for name, value in sorted(os.environ.items())
         if name.startswith(f"{PREFIX}_")
     ]
-    yield Finding("environment", "ok", " ".join(told) or f"no {PREFIX}_* variable is set")
+    yield Finding("environment", "ok", " ".join(variables) or f"no {PREFIX}_* variable is set")
 
 
 _METRICS = ["ndcg@5", "recall@5", "mrr"]
