@@ -1,4 +1,4 @@
-"""Answers of systems: asked for and scored by rubrics, ranked beside each other, or by similarity.
+"""Evaluation of a system's answers: scores by rubrics, rankings of systems, or similarity.
 
     from judged import Client
     from judged.evaluation import Question, evaluate_answers
@@ -7,12 +7,12 @@
     with Client() as client:
         found = evaluate_answers(questions, my_system, ["answer_match"], client=client)
 
-- The scores are those of `Client.score_answers`; the file to go on from is in `asking`.
-- Several systems' answers to the same queries are compared two by two. A language model is shown
-  each pair in both orders, since models favour a place: ScoreAnswers by a rubric that shows
-  `answer` and `other_answer`. What it prefers goes to RankSystems.
+- Scores come from `Client.score_answers`; `asking` has the file to resume from.
+- Several systems' answers to the same queries are compared in pairs. A language model sees each
+  pair in both orders, since models favour a position: ScoreAnswers by a rubric that shows `answer`
+  and `other_answer`. Its preferences go to RankSystems.
 - The judge `semantic` compares embeddings: the similarity of an answer is the best cosine over its
-  references, 0 where that is negative.
+  references, or 0 if that is negative.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ from judged.values.scores import summary_of
 
 @dataclass(frozen=True, slots=True)
 class Question(Given):
-    """One question to a system, and what its answer may be measured by.
+    """One question to a system, with the references to measure its answer by.
 
-    `item_id` must be unique; a whole number stands for its text. `contexts` are sources that the
-    system is to answer from, if it takes any; `references` are answers known to be right, which it
+    `item_id` must be unique; a whole number is converted to text. `contexts` are sources to answer
+    from, for systems that take them; `references` are answers known to be right, which the system
     never sees.
     """
 
@@ -90,9 +90,9 @@ class Question(Given):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a system said. `contexts` are the texts it used; None means those of the question.
+    """A system's answer. `contexts` are the texts it used; None means those of the question.
 
-    `metadata` is the system's own, and is kept as it is.
+    `metadata` is the system's own, and is kept unchanged.
     """
 
     text: str
@@ -105,8 +105,8 @@ class Answer:
 
 
 System = Callable[..., str | Answer] | Callable[..., Awaitable[str | Answer]]
-"""Answers a query: anything that can be called with it. With a parameter called `contexts` it also
-gets the question's sources."""
+"""A callable that answers a query. If it has a parameter `contexts`, it also gets the question's
+sources."""
 
 
 _PLACEHOLDER = Answer("an answer that is not there yet")
@@ -117,8 +117,8 @@ _QUESTION = "Question(item_id, query, references, contexts)"
 class AnsweredQuestion(View):
     """One question with the answer and its scores by rubric.
 
-    `answer` is None when the system failed; `failure` then says how, and there are no scores.
-    `seconds` is what the system took; `resumed` says that the answer is that of an earlier run.
+    `answer` is None if the system failed; `failure` then says how, and there are no scores.
+    `seconds` is the time that the system took; `resumed` is True for an answer of an earlier run.
     """
 
     question: Question
@@ -129,8 +129,8 @@ class AnsweredQuestion(View):
     resumed: bool = False
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a score, or one without a score where there is none."""
-        told = {
+        """Return a row per score, or one row without a score if there are none."""
+        shared = {
             "item_id": self.question.item_id,
             "query": self.question.query,
             "answer": None if self.answer is None else self.answer.text,
@@ -140,15 +140,14 @@ class AnsweredQuestion(View):
         }
         rows = [row for score in self.scores.values() for row in score.to_rows()]
         rows = rows or [dict.fromkeys(AnswerScore("", "", Status.ERROR).to_rows()[0])]
-        return [row | told for row in rows]
+        return [row | shared for row in rows]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AnswerEvaluation(View):
-    """The questions in order, and a summary a rubric, over the questions that were answered.
+    """The questions in order, and a summary per rubric over the questions that were answered.
 
-    A question whose system failed has no part in any mean: look at `failures` beside them.
-    `usage` is what the scoring took; what the system took, it alone knows.
+    Questions on which the system failed are in no mean: see `failures`. `usage` is the scoring's.
     """
 
     items: Sequence[AnsweredQuestion]
@@ -161,7 +160,7 @@ class AnswerEvaluation(View):
         return f"AnswerEvaluation({', '.join([*counts, *means])})"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each score of each question, and one for each that has none."""
+        """Return a row for each score of each question, and one for each question without any."""
         return [row for item in self.items for row in item.to_rows()]
 
     @property
@@ -175,11 +174,11 @@ class AnswerEvaluation(View):
 
 
 class AnswerLog(ResumeFile[Question]):
-    """The answers of earlier runs by item id, and the place for those of this one.
+    """The resume file of answers: those of earlier runs by item id, and those of this one.
 
-    Under its `run` the answers are scored. It stays the same until all have their scores, so that a
-    scoring that broke is not paid for twice. Raises FileError for the answers of another system,
-    and to another question under the same id.
+    Its `run` is the request_id of the scoring. It stays the same until all answers have scores, so
+    that an interrupted scoring is not paid for twice. Raises FileError for answers of another
+    system, or to another question with the same id.
     """
 
     id_field = "item_id"
@@ -189,11 +188,11 @@ class AnswerLog(ResumeFile[Question]):
         super().__init__(path, {"system": system})
 
     def take(self, record: Record) -> None:
-        """Take a line of an earlier run."""
+        """Read a line of an earlier run."""
         item_id = record.identifier("item_id")
         question = self._questions.get(item_id)
         if question is None:
-            return  # of a larger set of questions
+            return  # it belongs to a larger set of questions
         if record.text("question_sha256") != _digest(question):
             raise record.error(
                 f"is the answer to another question than that of item {item_id!r}; remove the "
@@ -204,7 +203,7 @@ class AnswerLog(ResumeFile[Question]):
         self.known[item_id] = Outcome(question, answer, None, seconds)
 
     def append(self, outcome: Outcome[Question]) -> None:
-        """Write an answer down."""
+        """Write an answer."""
         question, seconds = outcome.item, round(outcome.seconds, 6)
         known = {"item_id": question.item_id, "question_sha256": _digest(question)}
         self.write({**known, **asdict(outcome.result), "seconds": seconds})
@@ -223,23 +222,23 @@ def evaluate_answers(
     timeout: float = 3600.0,
     progress: Progress | None = None,
 ) -> AnswerEvaluation:
-    """Return what a system answered to questions, and the scores of its answers by rubrics.
+    """Ask a system all questions, and return its answers and their scores by rubrics.
 
-    `system` is called with the query, and with `contexts=` when it has such a parameter; it returns
-    text or an Answer, whose contexts, where it brings some, are those it is scored by. It may be a
-    coroutine function, which then runs on an event loop of its own. At most `concurrency` questions
-    are with it at once. An exception of the system is that question's failure.
+    `system` is called with the query, and with `contexts=` if it has such a parameter. It returns
+    text or an Answer; contexts of the Answer, if any, replace the question's for scoring. A
+    coroutine function runs on a separate event loop. At most `concurrency` questions are asked at
+    once. An exception of the system is recorded as that question's failure.
 
-    `resume` names a file that every answer is written to as it comes: a later run asks only what
-    has no answer there, and within 10 minutes of an interruption pays for no score twice.
-    `timeout` is about the scoring.
-    `progress` is called with (done, in all), where each answer counts as one, and so does each
-    score. `system_models`, and an attribute `system_model` of the system, name the language models
-    that answer: where one of their family is to score, there is a warning, CircularJudging.
+    `resume` names a file that every answer is written to as it arrives: a later run asks only the
+    questions without an answer there, and within 10 minutes of an interruption it pays for no score
+    twice. `timeout` applies to the scoring. `progress` is called with (done, total), where each
+    answer and each score counts as one. `system_models`, and an attribute `system_model` of the
+    system, name the language models that answer: if one of their family scores, CircularJudging
+    is warned.
 
-    Raises InvalidArgument for questions or rubrics that are wrong, FileError for a file that
-    belongs to other questions or can't be written, and what `Client.score_answers` raises: before
-    the first question where the server can tell then, as of an unknown rubric or model.
+    Raises InvalidArgument for invalid questions or rubrics, FileError for a file that belongs to
+    other questions or can't be written, and what `Client.score_answers` raises. Errors that the
+    server can find beforehand, such as an unknown rubric or model, come before the first question.
     """
     if not callable(system):
         raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
@@ -248,7 +247,7 @@ def evaluate_answers(
     questions: list[Question] = list(need_list(items, "items", _QUESTION))
     scored_by = as_rubrics(rubrics)
     info = client.server_info()
-    # What the server would refuse is known before the system is asked: that costs time and money.
+    # Find what the server refuses before asking the system, which costs time and money.
     unanswered = [_item(question, _PLACEHOLDER) for question in questions]
     client.estimate_scores(unanswered, scored_by, asking=asking)
     _check_models(info, scored_by, asking, models_of(system, system_models))
@@ -281,15 +280,16 @@ def evaluate_answers(
             progress=lambda *_: count(),
         )
         if all(score.status is not Status.ERROR for score in found):
-            log.begin_run()  # to score them again is to pay again
+            log.begin_run()  # scoring again is a new, paid run
     scores: dict[str, dict[str, AnswerScore]] = {}
     for score in found:
         scores.setdefault(score.item_id, {})[score.rubric] = score
     whole = []
     for question in questions:
         of = outcomes[question.item_id]
-        told = (of.result, of.told, of.seconds, scores.get(question.item_id, {}), of.resumed)
-        whole.append(AnsweredQuestion(question, *told))
+        scored = scores.get(question.item_id, {})
+        one = AnsweredQuestion(question, of.result, of.failure_text, of.seconds, scored, of.resumed)
+        whole.append(one)
     return AnswerEvaluation(whole, found.rubrics, found.usage)
 
 
@@ -299,7 +299,7 @@ def _check_models(
     asking: Asking | None,
     systems: Sequence[str],
 ) -> None:
-    """Refuse models that can't be asked; tell of those that would judge themselves."""
+    """Raise FailedPrecondition for an unavailable model; warn about models judging themselves."""
     asked = list(judging_models(info, rubrics))
     cached = asking is not None and asking.cache is CacheMode.ONLY
     for model in () if cached else asked:
@@ -319,14 +319,14 @@ def _item(question: Question, answer: Answer) -> AnswerItem:
 
 
 def _digest(question: Question) -> str:
-    """Return the SHA-256 of what a system is asked: the query and the sources."""
+    """Return the SHA-256 of what a system receives: the query and the sources."""
     return sha256_of([question.query, plain(question.contexts)])
 
 
 def asked_of(system: System) -> Asked[Question]:
-    """Return how a system is asked; with a parameter called `contexts` it also gets the sources."""
+    """Return the call of a system; it gets the sources too if it has a parameter `contexts`."""
     known = None
-    with suppress(TypeError, ValueError):  # some callables of extensions have no signature
+    with suppress(TypeError, ValueError):  # some callables of C extensions have no signature
         known = inspect.signature(system).parameters.get("contexts")
     with_contexts = known is not None and known.kind is not inspect.Parameter.POSITIONAL_ONLY
 
@@ -338,7 +338,7 @@ def asked_of(system: System) -> Asked[Question]:
 
 
 def _as_answer(said: object, _: Question) -> Answer:
-    """Return what a system said as an Answer. Raises TypeError and ValueError."""
+    """Return a system's reply as an Answer. Raises TypeError and ValueError."""
     if inspect.iscoroutine(said):
         said.close()
         raise TypeError("the system returned a coroutine; make it an `async def`")
@@ -363,7 +363,7 @@ METRIC = "semantic_similarity"
 
 @dataclass(frozen=True, slots=True)
 class CandidateAnswer(Given):
-    """What one system answered to one query, and what a rubric may show beside it."""
+    """One system's answer to one query, with the texts that a rubric may show."""
 
     query_id: str
     system: str
@@ -374,10 +374,10 @@ class CandidateAnswer(Given):
 
 
 class AnswerPairs:
-    """The pairs of answers to be compared, in both orders.
+    """The pairs of answers to compare, in both orders.
 
     Raises InvalidArgument for a system that answers a query twice, for a query id with two
-    queries, and where no query has the answers of two systems.
+    queries, and if no query has answers of two systems.
     """
 
     def __init__(self, answers: Iterable[CandidateAnswer]) -> None:
@@ -393,7 +393,7 @@ class AnswerPairs:
                 raise InvalidArgument.of_field(f"answers[{place}]", rule)
             known[one.system] = one
         self.items: list[AnswerItem] = []
-        """What to ask, an item for each order of each pair."""
+        """The items to score: one for each order of each pair."""
         self._asked: list[PairedComparison] = []
         self._settled: list[PairedComparison] = []
         for known in of_query.values():
@@ -413,9 +413,9 @@ class AnswerPairs:
             )
 
     def compared(self, scores: Sequence[AnswerScore]) -> tuple[list[PairedComparison], int]:
-        """Return what came of the pairs, and how many have no score.
+        """Return the comparisons that have an outcome, and how many have none.
 
-        Raises InvalidArgument where nothing has an outcome.
+        Raises InvalidArgument if none has an outcome.
         """
         found = self._settled + [
             replace(self._asked[int(score.item_id)], preference=score.score)
@@ -432,9 +432,9 @@ class AnswerPairs:
 
 @dataclass(frozen=True, slots=True)
 class ComparedAnswers:
-    """The ranking of systems, the comparisons that it rests on, and their scores.
+    """The ranking of systems, the comparisons that it is based on, and their scores.
 
-    `missing` counts the comparisons that have no outcome; they are left out.
+    `missing` counts the comparisons without an outcome, which are left out.
     """
 
     ranking: SystemRanking
@@ -455,11 +455,11 @@ def compare_answers(
 ) -> ComparedAnswers:
     """Return the ranking of systems by their answers, each pair compared in both orders.
 
-    An empty answer loses against any other without a call, and equal answers tie without one.
-    Comparisons without an outcome are left out. Which models the systems are made of is not known
-    here: `judged.evaluation.check_circular(info, Judge("answers"), models)` warns where one of them
+    An empty answer loses to any other, and equal answers tie, without a call. Comparisons without
+    an outcome are left out. The systems' models are not known here: call
+    `judged.evaluation.check_circular(info, Judge("answers"), models)` to be warned if one of them
     compares its own answers. Raises as `Client.score_answers` and `Client.rank_systems` do, and
-    InvalidArgument where nothing has an outcome.
+    InvalidArgument if nothing has an outcome.
     """
     pairs = answers if isinstance(answers, AnswerPairs) else AnswerPairs(answers)
     scores: ScoredAnswers | None = None
@@ -476,9 +476,9 @@ def compare_answers(
 class AnswerSimilarity:
     """The similarity of each answer, as a metric.
 
-    `truncated` counts the answers of which only the beginning was compared, since a text is longer
-    than the model's window. Of an answer that is compared with words that the model does not know,
-    `unread` counts one; where it knows none the value is NaN, and `without_value` counts one.
+    `truncated` counts the answers of which only the beginning was compared, because a text is
+    longer than the model's window. `unread` counts those compared by texts with words that the
+    model does not know; if it knows none, the value is NaN, and `without_value` counts it.
     """
 
     metric: MetricResult
@@ -496,10 +496,10 @@ def answer_similarity(
     interval: IntervalOptions | None = None,
     timeout: float | None = None,
 ) -> AnswerSimilarity:
-    """Return how close answers are to their references.
+    """Return the similarity of answers to their references.
 
-    Raises InvalidArgument for an item without references, and where a comparison failed; else as
-    `Client.judge` and `Client.compute_metrics` do.
+    Raises InvalidArgument for an item without references or a failed comparison, and what
+    `Client.judge` and `Client.compute_metrics` raise.
     """
     given = list(items)
     for place, item in enumerate(given):

@@ -1,10 +1,10 @@
-"""Asking retrievers and systems, each query once: what was kept is taken from files.
+"""Asks retrievers and systems about each query once; a resume file keeps earlier results.
 
 Models prefer answers of their own kind (Panickssery, Bowman, Feng (2024), "LLM evaluators recognize
-and favor their own generations", arXiv 2404.13076). A family is told by the letters that the name
-of a model begins with, behind the last "/" and what stands before a ".": `gpt`, `claude`, `qwen`.
+and favor their own generations", arXiv 2404.13076). A model's family is the letters that its name
+begins with, after the last "/" and after a vendor with a ".": `gpt`, `claude`, `qwen`.
 
-What failed is not written, so that it is tried again.
+Failures are not written to the file, so that they are tried again.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo, to_judge
 
 
 class CircularJudging(UserWarning):
-    """A judge's model is that of the system, or of its family: models favour their own kind."""
+    """A judge's model is of the same family as the system's: models favour their own kind."""
 
     __module__ = "judged.evaluation"
 
 
 def judging_models(info: ServerInfo, judges: Iterable[Judge | Rubric]) -> Iterator[ChatModelInfo]:
-    """Yield the models that judges ask, their members included, or that score by rubrics."""
+    """Yield the models that judges (with the members of panels) or rubrics ask."""
     for judge in judges:
         kind = "answers" if isinstance(judge, Rubric) else judge.kind or info.default_judge
         if kind in {"llm", "answers"}:
@@ -70,34 +70,34 @@ def check_circular(
     judge: Judge | str | None,
     system_models: str | Iterable[str],
 ) -> None:
-    """Warn with CircularJudging where a judge asks a model of a system, or one of its family.
+    """Warn with CircularJudging if a judge asks a model of the system's family.
 
-    `info` is the server's, as `Client.server_info` returns it; `system_models` are the names of the
-    language models that made the texts. The server's default judge is meant by None. Evaluations do
-    so by themselves; `warnings.simplefilter("error", CircularJudging)` makes them end there.
+    `info` is the result of `Client.server_info`; `system_models` are the names of the language
+    models that made the texts. None is the server's default judge. Evaluations call this
+    themselves; `warnings.simplefilter("error", CircularJudging)` turns the warning into an error.
     """
     tell_circular(system_models, judging_models(info, [to_judge(judge or "")]))
 
 
 def tell_circular(systems: str | Iterable[str], models: Iterable[ChatModelInfo]) -> None:
-    """Warn of each model of a system that is of the family of one that judges."""
+    """Warn about each pair of a system's model and a judging model of one family."""
     judges = list(dict.fromkeys(model.model for model in models))
     for system in models_of(None, systems):
         family = family_of(system)
         for judge in judges:
             if family and family == family_of(judge):
-                told = (
+                warning = (
                     f"the judge's model {judge} is of the family {family!r}, as is that of the "
                     f"system, {system}: models favour answers of their own kind; judge with a "
                     "model of another family"
                 )
-                warnings.warn(told, CircularJudging, stacklevel=4)
+                warnings.warn(warning, CircularJudging, stacklevel=4)
 
 
 def models_of(source: object, named: str | Iterable[str] = ()) -> list[str]:
-    """Return the models of a system: those named, and those that it says itself it is made of.
+    """Return the models of a system: those in `named`, and those that it names itself.
 
-    It says so by an attribute `system_models`, as Results have it, or `system_model`.
+    It names them in an attribute `system_models`, as Results do, or `system_model`.
     """
     own = getattr(source, "system_models", ()) or getattr(source, "system_model", ())
     lists = ([each] if isinstance(each, str) else each for each in (named, own))
@@ -108,21 +108,21 @@ _STEM = re.compile(r"(?:^|\.)([a-z]+)")
 
 
 def family_of(model: str) -> str:
-    """Return the family of a model by its name, "" for a name without letters in front."""
+    """Return the family of a model by its name; "" for a name that begins without letters."""
     found = _STEM.findall(model.lower().rpartition("/")[2])
     return found[-1] if found else ""
 
 
 Item = TypeVar("Item")
 CONCURRENCY = 4
-"""Items that a coroutine function is asked about at once by default."""
+"""The default number of concurrent calls of a coroutine function."""
 
 
 @dataclass(slots=True)
 class Outcome(Generic[Item]):
-    """What a function returned about an item, or the exception in its place; and the seconds.
+    """The result of a function for an item, or its exception, and the seconds that it took.
 
-    `resumed` says that an earlier run asked.
+    `resumed` is True for a result of an earlier run.
     """
 
     item: Item
@@ -132,38 +132,38 @@ class Outcome(Generic[Item]):
     resumed: bool = False
 
     @property
-    def told(self) -> str | None:
-        """The failure in words; None without one."""
+    def failure_text(self) -> str | None:
+        """The failure as text; None without one."""
         return None if self.failure is None else f"{type(self.failure).__name__}: {self.failure}"
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Take what is raised as the failure, and how long it took."""
+        """Record an exception of the body as the failure, and the time that the body took."""
         started = time.monotonic()
         try:
             yield
-        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
+        except BaseException as error:  # noqa: BLE001 - the caller raises it again
             self.failure = error
         self.seconds = time.monotonic() - started
 
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[Item]):
-    """A function that is asked about items, what reads its results, and if it is to be awaited."""
+    """A function of an item, the function that reads its results, and whether it is awaited."""
 
     function: Callable[[Item], Any]
     read: Callable[[Any, Item], Any]
     awaited: bool
 
     def outcome(self, item: Item) -> Outcome[Item]:
-        """Return what came of asking about an item."""
+        """Call the function for an item and return the outcome."""
         outcome = Outcome(item)
         with outcome.timed():
             outcome.result = self.read(self.function(item), item)
         return outcome
 
     async def outcome_async(self, item: Item) -> Outcome[Item]:
-        """Return what came of it; a function that is not to be awaited runs on a thread."""
+        """Call or await the function and return the outcome; a plain function runs on a thread."""
         if not self.awaited:
             return await async_on_thread(partial(self.outcome, item))
         outcome = Outcome(item)
@@ -175,10 +175,10 @@ class Asked(Generic[Item]):
 def ask_each(
     asked: Asked[Item], items: Sequence[Item], concurrency: int | None
 ) -> Generator[Outcome[Item], None, None]:
-    """Yield an outcome for each item as they come, at most `concurrency` asked at once.
+    """Yield the outcome of each item as it arrives, with at most `concurrency` calls at once.
 
-    By default that is one, on this thread, where the function may have to stay; of what is to be
-    awaited, four, on an event loop of its own. To leave the iteration asks no more of them.
+    The default is one at a time on this thread, to which the function may be bound, or four at a
+    time on a separate event loop for coroutine functions. Closing the generator stops new calls.
     """
     if (concurrency or 1) == 1 and not asked.awaited:
         yield from map(asked.outcome, items)
@@ -195,7 +195,7 @@ def ask_each(
     async def ask_all() -> None:
         await asyncio.gather(*(work() for _ in range(concurrency or CONCURRENCY)))
 
-    # A daemon: a function that hangs must not keep the interpreter from ending.
+    # A daemon: a function that hangs must not keep the interpreter from exiting.
     threading.Thread(
         target=copy_context().run, args=(asyncio.run, ask_all()), daemon=True, name="judged-asking"
     ).start()
@@ -208,9 +208,9 @@ def ask_each(
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a stage is: `done` of `total` queries retrieved, or contexts judged.
+    """The progress of a stage: `done` of `total` queries retrieved, or contexts judged.
 
-    As text it is a line for people, so that `progress=print` shows it.
+    Its text is a readable line, so that `progress=print` works.
     """
 
     stage: str
@@ -220,7 +220,7 @@ class Progress:
 
     @property
     def remaining_s(self) -> float | None:
-        """The seconds that are left at the pace so far; None while nothing is done."""
+        """The estimated seconds left, at the pace so far; None before anything is done."""
         return self.elapsed_s * (self.total - self.done) / self.done if self.done else None
 
     def __str__(self) -> str:
@@ -232,22 +232,22 @@ class Progress:
 OnProgress = Callable[[Progress], object]
 
 
-def stage(name: str, told: OnProgress | None) -> Callable[[int, int], object] | None:
-    """Return what a stage calls with (done, total); None where nobody listens."""
-    if told is None:
+def stage(name: str, report: OnProgress | None) -> Callable[[int, int], object] | None:
+    """Return a callback of (done, total) that reports a stage's Progress; None without `report`."""
+    if report is None:
         return None
     started = time.monotonic()
-    return lambda done, total: told(Progress(name, done, total, time.monotonic() - started))
+    return lambda done, total: report(Progress(name, done, total, time.monotonic() - started))
 
 
 def is_async(system: Callable[..., object]) -> bool:
-    """Return whether a call of a system is to be awaited."""
+    """Return whether calls of a system must be awaited."""
     call = getattr(system, "__call__", None)  # noqa: B004 - an object with an async __call__
     return inspect.iscoroutinefunction(system) or inspect.iscoroutinefunction(call)
 
 
 def signature_of(system: Callable[..., object]) -> str:
-    """Return what a system is known by: its `signature` if it has one, else its name."""
+    """Return the identity of a system: its `signature` if it has one, else its name."""
     signature = getattr(system, "signature", None)
     if isinstance(signature, str):
         return signature
@@ -256,15 +256,15 @@ def signature_of(system: Callable[..., object]) -> str:
 
 
 class ResumeFile(Generic[Item]):
-    """A file of lines that are read at first, and added to; without a path nothing is written.
+    """A file of JSON lines that keeps results for later runs; without a path nothing is written.
 
-    The first says what it is about, and has the `run` that request_ids are made of. `known` is what
-    earlier runs were answered about items, by their ids. Raises FileError for a file about
-    something else, and for one that can't be read or written.
+    The first line describes the evaluation and has the `run` that request_ids are derived from.
+    `known` has the outcomes of earlier runs by item id. Raises FileError for a file of another
+    evaluation, and for one that can't be read or written.
     """
 
     id_field = "query_id"
-    """Where items have their ids."""
+    """The attribute of an item that has its id."""
 
     def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
         self.name, self._path = str(path), None if path is None else Path(path)
@@ -287,11 +287,11 @@ class ResumeFile(Generic[Item]):
             except FileError:
                 if number < len(lines) or not line.startswith(b"{"):
                     raise
-                with writing(path):  # the run that wrote it was killed there
+                with writing(path):  # a partial line: the run that wrote it was killed
                     os.truncate(path, path.stat().st_size - len(line))
                 return
             self._read(record)
-        self._add(b"\n" if lines[-1] else b"")  # which tells if it can't be written
+        self._add(b"\n" if lines[-1] else b"")  # raises if the file can't be written
 
     def _read(self, record: Record) -> None:
         if self.run and record.get("run") is None:
@@ -308,18 +308,18 @@ class ResumeFile(Generic[Item]):
         self.run = record.text("run")
 
     def take(self, record: Record) -> None:
-        """Take a line of an earlier run."""
+        """Read a line of an earlier run."""
         raise NotImplementedError
 
     def append(self, outcome: Outcome[Item]) -> None:
-        """Write down what came of asking about an item."""
+        """Write the outcome of an item."""
 
     def outcomes(
         self, items: Sequence[Item], asked: Asked[Item], concurrency: int | None
     ) -> Iterator[Outcome[Item]]:
-        """Yield the outcome of each item: those of earlier runs first, then those of the others.
+        """Yield the outcome of each item: first those of earlier runs, then new ones.
 
-        These are written down as they come. Raises what was raised to end the run.
+        New outcomes are written as they arrive. KeyboardInterrupt and the like are raised again.
         """
         left = []
         for item in items:
@@ -336,7 +336,7 @@ class ResumeFile(Generic[Item]):
                 yield outcome
 
     def begin_run(self, **head: object) -> None:
-        """Write a line with another run."""
+        """Start a new run and write its line."""
         self.run = str(uuid.uuid4())
         self.write({**head, "run": self.run})
 
@@ -362,7 +362,7 @@ Found = Retrieved | str | Mapping[str, Any]
 
 
 class Retriever(Protocol):
-    """Finds documents for a query. Anything with this method is one; no base class is needed."""
+    """Finds documents for a query. Any object with this method will do; no base class is needed."""
 
     def retrieve(self, query: str, k: int) -> Iterable[Found]:
         """Return at most k documents, best first."""
@@ -388,9 +388,9 @@ _CUTOFF = re.compile(r"@(\d+)$")
 
 
 def function_of(retriever: object) -> tuple[Callable[..., Any], bool]:
-    """Return what is called with queries and k, and whether it takes all queries at once.
+    """Return the function to call with queries and k, and whether it takes all queries at once.
 
-    It is a method of the retriever, or the retriever itself. Raises WrongType for what is none.
+    It is a method of the retriever, or the retriever itself. Raises WrongType for other objects.
     """
     batch: object = getattr(retriever, "batch_retrieve", None)
     method: object = batch if callable(batch) else getattr(retriever, "retrieve", retriever)
@@ -405,7 +405,7 @@ def function_of(retriever: object) -> tuple[Callable[..., Any], bool]:
 
 
 def _as_retrieved(value: object, field: str) -> Retrieved:
-    """Return one retrieved document. Raises WrongType for what is none; `field` names its place."""
+    """Return one retrieved document. Raises WrongType, with the path `field`, for other values."""
     if isinstance(value, Retrieved):
         return value
     if isinstance(value, str):
@@ -427,7 +427,7 @@ def _as_retrieved(value: object, field: str) -> Retrieved:
 
 
 def read_ranking(ranked: object, field: str) -> list[Retrieved]:
-    """Return the results of a query. Raises WrongType for what is none; `field` names its place."""
+    """Return the results of a query. Raises WrongType, with the path, for other values."""
     refuse_set(ranked, field)
     listed = need_list(ranked, field, "texts or Retrieved(doc_id, score, text)")
     return [_as_retrieved(value, f"{field}[{rank}]") for rank, value in enumerate(listed)]
@@ -435,14 +435,14 @@ def read_ranking(ranked: object, field: str) -> list[Retrieved]:
 
 @dataclass(slots=True)
 class Retrieval:
-    """What a retriever found by query id, best first, and the failures of the other queries."""
+    """The results of a retriever by query id, best first, and the failures of other queries."""
 
     k: int
     results: dict[str, Sequence[Retrieved]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     def warnings(self, metrics: Sequence[str]) -> Iterator[str]:
-        """Yield what the reader of the metrics should know."""
+        """Yield warnings for the reader of the metrics."""
         n, k = len(self.results), self.k
         if self.failures:
             query_id, failure = next(iter(self.failures.items()))
@@ -468,7 +468,7 @@ class Retrieval:
 
 
 def cutoff_of(metric: str) -> int | None:
-    """Return the cutoff of a metric, 10 of ndcg@10; None without one."""
+    """Return the cutoff of a metric, 10 for ndcg@10; None without one."""
     found = _CUTOFF.search(metric)
     return None if found is None else int(found[1])
 
@@ -482,10 +482,9 @@ def retrieve_all(
     log: ResumeFile[Query] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Retrieval:
-    """Return what a retriever finds for queries. Raises its first failure if it never succeeds.
+    """Return a retriever's results for queries. Raises its first failure if it never succeeds.
 
-    What the log knows is not asked again. `concurrency` is how many queries are asked at once, by
-    default one on this thread, of a coroutine function four.
+    Queries in the log are not asked again. See `ask_each` for `concurrency`.
     """
     function, at_once = function_of(retriever)
     found, log = Retrieval(k), log or ResumeFile(None, {})
@@ -505,22 +504,22 @@ def retrieve_all(
     failures: dict[str, str] = {}
     for outcome in log.outcomes(queries, asked, concurrency):
         name = outcome.item.query_id
-        if outcome.told is None:
+        if outcome.failure_text is None:
             found.results[name] = outcome.result[:k]
         else:
-            first, failures[name] = first or outcome.failure, outcome.told
+            first, failures[name] = first or outcome.failure, outcome.failure_text
         if progress is not None and not outcome.resumed:
             progress(len(found.results) + len(failures), len(queries))
     if first is not None and not found.results:
         raise first
-    # Answers come in any order; what is made of them should not depend on it.
+    # Outcomes arrive in any order; the result must not depend on it.
     names = (query.query_id for query in queries)
     found.failures = {name: failures[name] for name in names if name in failures}
     return found
 
 
 def _rankings(ranked: Iterable[object], queries: Sequence[str]) -> Sequence[object]:
-    """Return the rankings of queries that were asked at once."""
+    """Return the rankings of a batch. Raises InvalidArgument unless there is one per query."""
     rankings = list(ranked)
     if len(rankings) != len(queries):
         rule = f"holds {len(rankings)} lists for {len(queries)} queries; return one a query"
@@ -529,7 +528,7 @@ def _rankings(ranked: Iterable[object], queries: Sequence[str]) -> Sequence[obje
 
 
 def _read(ranked: Any, k: int, field: str) -> Sequence[Retrieved]:  # noqa: ANN401 - whatever the retriever returns
-    """Return the documents of a query, of those that are drawn the first k."""
+    """Return the documents of a query; only the first k are taken from an iterator."""
     if ranked is None or isinstance(ranked, Coroutine):
         rule = "the retriever returned None for this query; return [] where it finds nothing"
         if ranked is not None:

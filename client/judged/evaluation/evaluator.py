@@ -1,4 +1,4 @@
-"""The Evaluator: a retriever or its results over a data set, from asking to the result."""
+"""The Evaluator: measures a retriever, or its results, on a data set."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Evaluator:
     """Evaluates over one client, which it neither opens nor closes."""
 
     def __init__(self, client: Client) -> None:
-        if not isinstance(client, Client):  # an AsyncClient would only fail after all retrieving
+        if not isinstance(client, Client):  # an AsyncClient would fail only after the retrieval
             raise WrongType.of_field("client", f"must be Client, not {type(client).__name__}")
         self._client = client
 
@@ -82,29 +82,29 @@ class Evaluator:
         timeout: float = 3600.0,
         progress: OnProgress | None = None,
     ) -> EvaluationResult:
-        """Return the metrics of what a retriever finds, or found, for the queries of a data set.
+        """Run a retriever on a data set, or take its results, and return their metrics.
 
         `source` is a retriever, or results by query id. A retriever is a function of a query and k,
-        or has it as its method `retrieve`; it may be a coroutine function. One with a method
-        `batch_retrieve(queries, k)` gets all at once. It returns texts, `Retrieved` documents or
-        mappings with doc_id, text and score, best first; `k` is by default the deepest cutoff of
-        the metrics, and what is below rank k is left out. The server is asked first whether it
-        takes the metrics, the judge and the options, so that no retriever runs in vain. An
-        exception of the retriever is that query's failure: it has no part in any mean; if every
-        query fails, the first failure is raised. `concurrency` is how many queries a retriever is
-        asked at once: one by default, of a coroutine function four.
+        or an object with such a method `retrieve`; it may be a coroutine function. One with a
+        method `batch_retrieve(queries, k)` gets all queries at once. It returns texts, `Retrieved`
+        documents or mappings with doc_id, text and score, best first. `k` is by default the deepest
+        cutoff of the metrics; results below rank k are left out. Metrics, judge and options are
+        first checked by the server, so that no retriever runs in vain. If the retriever raises, the
+        query failed and is in no mean; if every query fails, the first failure is raised.
+        `concurrency` is the number of queries to ask at once: by default one, or four for a
+        coroutine function.
 
-        `judge` is one of the server, by default the server's own, a RecordedJudge, a function of a
-        Context or an object with a method `judge`, as Evret's: a LocalJudge. `options` are by
-        default an interval for every mean. `resume` names a file that all that was found and judged
-        is written to as it comes: an evaluation that was interrupted goes on from there, and asks
-        nothing twice. Raises FileError for a file of another evaluation, InvalidArgument for
-        what is wrong, and what `Client.evaluate` raises. `timeout` is about the judging. `progress`
-        is called with a Progress, as in `progress=print`.
+        `judge` is a judge of the server (by default, the server's default), a RecordedJudge, or a
+        function of a Context or an object with a method `judge`, as Evret's: a LocalJudge. The
+        default `options` give every mean an interval. `resume` names a file that results and
+        verdicts are written to as they arrive: an interrupted evaluation continues from it and asks
+        nothing twice. Raises FileError for a file of another evaluation, InvalidArgument, and what
+        `Client.evaluate` raises. `timeout` applies to the judging. `progress` is called with a
+        Progress, as in `progress=print`.
 
-        `system_models` are the language models that made what is judged; those that Results or an
-        attribute `system_model` of the retriever name count too. Where one of them or of its family
-        is to judge, there is a warning, CircularJudging, before anything is asked.
+        `system_models` are the language models that made the judged texts, besides those named by
+        Results or an attribute `system_model` of the retriever. If a model of their family is to
+        judge, CircularJudging is warned before anything is asked.
         """
         if not dataset.queries:
             raise InvalidArgument.of_field("dataset", "holds no queries")
@@ -117,7 +117,7 @@ class Evaluator:
         by_spans = True if (judge.kind if isinstance(judge, Judge) else judge) == "span" else None
         k = _deepest(metrics) if k is None and not given else k
         log = _log_of(resume, source, dataset, metrics, judge, k)
-        if not given:  # what is wrong is known before it is asked anything
+        if not given:  # find errors before the retriever runs
             nothing = _nothing_found(dataset, by_spans=by_spans)
             self.evaluate_groups(nothing, metrics, judge, options, asking=asking, timeout=timeout)
         models = models_of(source, system_models)
@@ -143,7 +143,7 @@ class Evaluator:
             if group.query_id not in found.failures
         ]
         if not isinstance(judge, RecordedJudge):
-            groups = self._client._filled(groups, judge, timeout)  # noqa: SLF001 - as it does
+            groups = self._client._filled(groups, judge, timeout)  # noqa: SLF001 - our own class
         if isinstance(judge, LocalJudge) or (
             resume is not None and not isinstance(judge, RecordedJudge)
         ):
@@ -167,12 +167,12 @@ class Evaluator:
         log: EvaluationLog,
         asking: Asking | None,
         timeout: float,
-        told: Progress | None,
+        progress: Progress | None,
     ) -> None:
-        """Judge what the log has no verdicts of, and keep them there, call by call.
+        """Judge the groups without verdicts in the log, and add these to it after each call.
 
-        After an interruption the calls are the same, so that the server answers as it would have
-        answered. Each asks with what is left of the limit on money.
+        After an interruption the calls are the same, so that the server can answer from its caches.
+        Each call may cost what is left of the limit.
         """
         left = {
             key: (group, [group.n_expected * group.n_retrieved])
@@ -195,8 +195,8 @@ class Evaluator:
                 )
             log.keep_verdicts(found)
             done += len(found)
-            if told is not None:
-                told(done, total)
+            if progress is not None:
+                progress(done, total)
 
     def evaluate_groups(
         self,
@@ -210,11 +210,11 @@ class Evaluator:
         timeout: float = 3600.0,
         progress: Progress | None = None,
     ) -> Evaluation:
-        """Return the metrics of groups and the verdicts they rest on; see `Client.evaluate`.
+        """Return the metrics of groups and the verdicts behind them; see `Client.evaluate`.
 
-        A recorded judge, say a Replay of a trace, or a function stands for one: then the server's
-        are not asked, and the families can't be. Which model made the texts is not known here, as
-        it is to `evaluate`: `check_circular` warns where it judges its own.
+        With a function or a recorded judge, such as a Replay of a trace, no judge of the server is
+        asked, and metrics of the families are refused. Unlike in `evaluate`, the models that made
+        the texts are not known; call `check_circular` to be warned if one judges its own.
         """
         names, judge = as_metrics(metrics), as_judge(judge)
         if not isinstance(judge, RecordedJudge):
@@ -240,9 +240,9 @@ class Evaluator:
         *,
         timeout: float = 120.0,
     ) -> CostEstimate:
-        """Return what judging groups would take of a language model at most; nothing is asked.
+        """Return the most that judging groups would use of a language model; no model is asked.
 
-        Groups that are matched by id, and metrics that bring judges of their own, take nothing.
+        Groups that are matched by id, and metrics with judges of their own, use nothing.
         """
         asked = to_judge(groups, own=bool(own_metrics(as_metrics(metrics))))
         judged = [group for group in asked if not group.by_id]
@@ -259,7 +259,7 @@ def _log_of(
     judge: Judge | RecordedJudge | str | None,
     k: int | None,
 ) -> EvaluationLog:
-    """Return the file to go on from, which must be about the same evaluation."""
+    """Open the file to resume from. Raises FileError for a file of another evaluation."""
     if path is None:
         return EvaluationLog(None, {})
     recorded = isinstance(judge, RecordedJudge)
@@ -276,16 +276,16 @@ def _log_of(
 
 
 def _nothing_found(dataset: Dataset, *, by_spans: bool | None) -> list[QueryGroup]:
-    """Return the first group of every kind, with no results: what to ask the server first.
+    """Return one group without results of every kind, to check a call before retrieving.
 
-    What makes a kind is whether there are ids of relevant documents, and negatives.
+    The kinds differ in whether there are ids of relevant documents, and negatives.
     """
     groups = dataset.to_groups({}, by_spans=by_spans)
     return list({(g.by_id, bool(g.negatives)): g for g in reversed(groups)}.values())
 
 
 def _deepest(metrics: Sequence[str]) -> int:
-    """Return the deepest cutoff of metrics. Raises InvalidArgument where one has none."""
+    """Return the deepest cutoff of metrics. Raises InvalidArgument if one has none."""
     cutoffs = [cutoff_of(name) for name in metrics]
     if not all(cutoffs):
         name = metrics[[*map(bool, cutoffs)].index(False)]
@@ -327,7 +327,7 @@ def _result(
 
 
 def _given(results: Mapping[str, Any], k: int | None) -> Results:
-    """Return results that were given, no more than k of a query."""
+    """Return the caller's results, at most k per query."""
     whole = results
     if not isinstance(whole, Results):
         whole = Results.of(

@@ -1,4 +1,4 @@
-"""Human labels of some queries, and the means that they correct."""
+"""Human labels of some queries, and the means corrected by them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from judged.values import (
 )
 
 _FAMILY = re.compile(r"(precision|recall|f1|hybrid_log_rank)_(exact|similarity)(?![a-z])")
-"""The names of metrics that bring a judge of their own."""
+"""The names of metrics that have a judge of their own."""
 INCLUSION = "inclusion_probability"
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The human decisions of some queries by query id, a list for each result.
+    """Human decisions on some queries by query id, with a list for each result.
 
-    `inclusion` has the probabilities with which queries were drawn to be labelled: for all of them,
-    or for none.
+    `inclusion` has the probabilities with which the queries were drawn for labelling: for all of
+    them, or none.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Labels:
         return cls(name, by_query, line_of, inclusion)
 
     def rankings(self, groups: Sequence[QueryGroup]) -> JudgedRankings:
-        """Return what people made of the labelled groups, without their repeated results.
+        """Return the labelled groups with the human verdicts, without their repeated results.
 
-        Raises FileError for a query that is not among the groups or whose size is another.
+        Raises FileError for a query that is not among the groups, or has another size.
         """
         known = {group.query_id: group for group in groups}
         rankings: list[JudgedRanking] = []
@@ -78,10 +78,10 @@ class Labels:
 
 
 def read_inclusion(line: Record, *, first: bool | None) -> float | None:
-    """Return with which probability a line was drawn to be labelled; None where no line says.
+    """Return the probability with which a line was drawn for labelling; None if no line has it.
 
-    `first` is whether the first line says so, None on it. Raises FileError for another that does
-    otherwise.
+    `first` is whether the first line has it, or None on the first line. Raises FileError for a line
+    that differs from the first.
     """
     probability = line.chance(INCLUSION)
     if first is not None and first == (probability is None):
@@ -94,13 +94,13 @@ def read_inclusion(line: Record, *, first: bool | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Decisions:
-    """What people said of each expected answer, for each result."""
+    """The human decisions on each expected answer, for each result."""
 
     relevant: Sequence[Sequence[bool]]
 
 
 def _misfit(group: QueryGroup | None, labels: Sequence[Sequence[bool]]) -> str:
-    """Return why labels can't be those of a group; "" where they can."""
+    """Return why labels don't fit a group; "" if they fit."""
     if group is None:
         return "is no query of the dataset"
     if group.by_id:
@@ -112,12 +112,12 @@ def _misfit(group: QueryGroup | None, labels: Sequence[Sequence[bool]]) -> str:
 
 
 def own_metrics(metrics: Sequence[str]) -> list[str]:
-    """Return the metrics that the judge of an evaluation decides: those of no family."""
+    """Return the metrics that use the judge of the evaluation: those of no family."""
     return [name for name in metrics if not _FAMILY.match(name)]
 
 
 def refuse_families(metrics: Sequence[str]) -> None:
-    """Raise InvalidArgument for a metric that brings a judge of its own."""
+    """Raise InvalidArgument for a metric that has a judge of its own."""
     for place, name in enumerate(metrics):
         if (member := _FAMILY.match(name)) is not None:
             rule = f"metrics of the family {member[2]} ask a judge of their own, and none is to"
@@ -135,11 +135,11 @@ def corrected_means(
     *,
     timeout: float = 120.0,
 ) -> dict[str, CorrectedEstimate]:
-    """Return the corrected mean of every metric that the labels are about.
+    """Return the corrected mean of every metric that the labels apply to.
 
-    `found` must have per-query values, made under the same options. `inclusion` says by query with
-    which probability it was drawn to be labelled; without it all had the same. Metrics of families
-    have a judge of their own, which the labels do not speak of; they are left out.
+    `found` must have per-query values, computed with the same options. `inclusion` has the
+    probability with which each query was drawn for labelling; without it, all are equal. Metrics of
+    families are left out: their own judges are not the one that was labelled.
     """
     table = found.table
     own = [metric for metric in table.metrics if not _FAMILY.match(metric.name)]

@@ -1,6 +1,6 @@
-"""Judges without a server: functions of the caller, whose texts stay here, and recorded verdicts.
+"""Judges without a server: local functions, recorded verdicts, and the log of an evaluation.
 
-An evaluation keeps what was found and judged in a file, from which it goes on.
+The log is a file of results and verdicts, from which an interrupted evaluation continues.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from judged.values import (
 
 @runtime_checkable
 class RecordedJudge(Protocol):
-    """Gives the verdicts of groups from what was recorded of them."""
+    """Returns recorded verdicts of groups."""
 
     def verdicts(
         self, groups: Sequence[QueryGroup], rubrics: Sequence[RubricInfo]
     ) -> Verdicts | None:
         """Return a verdict for each context; None when there is nothing to judge.
 
-        `rubrics` are those of the server, of which a recorded rubric must be one.
+        `rubrics` are those of the server; a recorded rubric must be one of them.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """The verdicts of a group, which is known by its key."""
+    """The verdicts of a group, with the `group_key` of the group."""
 
     group: str
     verdicts: Sequence[Verdict]
@@ -80,7 +80,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What one call judged, and what it took."""
+    """The verdicts of one call, and its usage."""
 
     judge: JudgeIdentity | None
     groups: Sequence[_Said] = ()
@@ -88,13 +88,13 @@ class _Call:
 
 
 class EvaluationLog(ResumeFile[Query]):
-    """What earlier runs found and judged, and the place for what this one does.
+    """The resume file of an evaluation: results and verdicts of earlier runs and of this one.
 
-    There are lines with what was retrieved for a query, and lines with what one call judged: the
-    verdicts of its groups, each known by a hash of all that its verdicts rest on, and what they
-    took. All verdicts of a file are of one judge: what was asked for, such as the server's default,
-    may be another judge the next time, and a result names only one. Raises FileError for a file
-    with verdicts of several. It stands for the judge of all that it has verdicts of.
+    A line has the results of a query, or the verdicts and usage of one call; its groups are stored
+    by a hash of everything that their verdicts depend on. All verdicts of a file must be of one
+    judge, because a result names only one, and what was asked for, such as the server's default,
+    may be another judge the next time. Raises FileError for a file with verdicts of several.
+    As a RecordedJudge, the log returns the verdicts that it has.
     """
 
     def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
@@ -105,7 +105,7 @@ class EvaluationLog(ResumeFile[Query]):
         super().__init__(path, about)
 
     def take(self, record: Record) -> None:
-        """Take a line of an earlier run."""
+        """Read a line of an earlier run."""
         if record.get("query_id") is not None:
             found = [result.read(Retrieved) for result in record.records("results")]
             self.known[record.text("query_id")] = Outcome(None, found)
@@ -113,21 +113,21 @@ class EvaluationLog(ResumeFile[Query]):
             self._take(record.read(_Call))
 
     def append(self, outcome: Outcome[Query]) -> None:
-        """Write down what was retrieved for a query."""
+        """Write the results of a query."""
         self.write({"query_id": outcome.item.query_id, "results": plain(outcome.result)})
 
     def request_id(self, groups: Sequence[QueryGroup], asking: Asking | None) -> str:
-        """Return the request_id of the next call, about some groups.
+        """Return the request_id of the next call, for these groups.
 
-        It is the same after an interruption, until the call is answered: what is asked again after
-        a failure is another call.
+        It stays the same after an interruption, until the call is answered. Asking again after a
+        failed verdict is another call.
         """
         return derived_id(self.run, self._calls, list(map(group_key, groups)), repr(asking))
 
     def keep_verdicts(self, found: Verdicts) -> None:
-        """Keep what a call judged, and what it took: in one line, which is there or not.
+        """Keep the verdicts and usage of a call, in one line that is written whole or not at all.
 
-        Of groups that a verdict failed of nothing is written.
+        Groups with a failed verdict are not written.
         """
         ends = zip(found.groups, pairwise(found.offsets), strict=True)
         said = [_Said(group_key(group), found[start:end]) for group, (start, end) in ends]
@@ -136,7 +136,7 @@ class EvaluationLog(ResumeFile[Query]):
         self.write(plain(_Call(found.judge, kept, found.usage)))
 
     def verdicts(self, groups: Sequence[QueryGroup], _: Sequence[RubricInfo]) -> Verdicts | None:
-        """Return the verdicts of groups that were judged; None when there was nothing to judge."""
+        """Return the verdicts of groups in the log; None if nothing was judged."""
         if self.judge is None:
             return None
         said = [self.said.get(group_key(group), ()) for group in groups]
@@ -144,17 +144,17 @@ class EvaluationLog(ResumeFile[Query]):
         return Verdicts.of([v for of in said for v in of], offsets, self.judge, self.usage, groups)
 
     def _take(self, call: _Call) -> None:
-        """Take what a call said. Raises FileError where another judge said the others.
+        """Add the verdicts of a call. Raises FileError if the others are of another judge.
 
-        One without a fingerprint is not known to be another.
+        A judge without a fingerprint is not taken for another one.
         """
         judge = call.judge
-        # A call all of whose verdicts failed left none that another judge's could be mixed with.
+        # A call without verdicts has none that could mix with those of another judge.
         if judge is not None and call.groups:
             if self.judge is None or not self.judge.fingerprint:
                 self.judge = judge
             if judge.fingerprint and judge != self.judge:
-                # Signatures don't print all that a judge is.
+                # Two judges may have the same signature, so print fingerprints too.
                 one, other = (
                     f"{each.signature} (fingerprint {each.fingerprint[:8]})"
                     for each in (self.judge, judge)
@@ -169,16 +169,16 @@ class EvaluationLog(ResumeFile[Query]):
 
 
 def group_key(group: QueryGroup) -> str:
-    """Return the SHA-256 of all that the verdicts of a group rest on, its judge aside."""
+    """Return the SHA-256 of everything but the judge that the verdicts of a group depend on."""
     return sha256_of(
         [group.query, plain(group.expected), plain(group.retrieved), plain(group.spans)]
     )
 
 
 def to_judge(groups: Iterable[QueryGroup], *, own: bool = True) -> list[QueryGroup]:
-    """Return what the judge of an evaluation is asked about; negatives are behind all groups.
+    """Return the groups that the judge of an evaluation is asked about; those of negatives last.
 
-    Without `own` they alone are, as where all metrics bring judges of their own.
+    Without `own`, only those of negatives, as when all metrics have judges of their own.
     """
     distinct = [distinct_group(group) for group in fold(groups)]
     asked = [replace(group, negatives=()) for group in distinct if own]
@@ -193,10 +193,10 @@ def evaluate_recorded(
     judge: RecordedJudge,
     timeout: float,
 ) -> Evaluation:
-    """Return the evaluation of groups by recorded verdicts; ComputeMetrics measures them.
+    """Return the evaluation of groups by recorded verdicts, with metrics from ComputeMetrics.
 
-    Raises InvalidArgument for what a record can't stand for: metrics that bring a judge of their
-    own, and repeated results where those are refused.
+    Raises InvalidArgument for metrics with a judge of their own, and for repeated results if
+    `strict_duplicates` refuses them.
     """
     refuse_families(metrics)
     given = fold(groups)
@@ -215,7 +215,7 @@ def evaluate_recorded(
     table = client.compute_metrics(
         metrics,
         _rankings(distinct, verdicts),
-        replace(options, strict_duplicates=False),  # none is left
+        replace(options, strict_duplicates=False),  # repeated results were removed above
         metadata={g.query_id: g.metadata for g in given if g.metadata and options.slice_by},
         timeout=timeout,
     )
@@ -235,8 +235,8 @@ def evaluate_recorded(
 
 
 def _rankings(groups: Sequence[QueryGroup], verdicts: Verdicts | None) -> JudgedRankings:
-    """Return groups as ComputeMetrics takes them: those with relevant ids matched by id."""
-    # The rubrics of these need not show what was expected; all other judges compare with it.
+    """Return groups as ComputeMetrics takes them; groups with relevant ids are matched by id."""
+    # Only rubrics of language models may do without an expected text.
     asks = verdicts is not None and verdicts.judge.kind in ASKING_KINDS
     rankings = [
         JudgedRanking(
@@ -266,7 +266,7 @@ def _rankings(groups: Sequence[QueryGroup], verdicts: Verdicts | None) -> Judged
 def _negatives(
     groups: Sequence[QueryGroup], ranks: Sequence[Sequence[int]], verdicts: Verdicts
 ) -> NegativeReport:
-    """Return which results match negatives; `ranks` are those of the groups' distinct results."""
+    """Return the results that match negatives; `ranks` are those of distinct results by group."""
     asked = [each for each in zip(groups, ranks, strict=True) if each[0].negatives]
     matches = [
         NegativeMatch(
@@ -286,7 +286,7 @@ def _negatives(
 
 
 def _of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
-    """Return the verdicts of the groups from `begin` up to, not including, `end`."""
+    """Return the verdicts of the groups from `begin` up to but excluding `end`."""
     offsets = verdicts.offsets[begin : end + 1]
     each = verdicts[offsets[0] : offsets[-1]]
     moved = [offset - offsets[0] for offset in offsets]
@@ -295,14 +295,14 @@ def _of_groups(verdicts: Verdicts, begin: int, end: int) -> Verdicts:
 
 
 JudgeFunction = Callable[[Context], bool | float | None]
-"""Says of a context whether it is relevant, or how much from 0 to 1; None abstains."""
+"""Returns whether a context is relevant, or a score from 0 to 1; None abstains."""
 
 
 class JudgeObject(Protocol):
     """An object that judges contexts, as Evret's judges do."""
 
     def judge(self, context: Any, /) -> bool | float | None:  # noqa: ANN401 - Evret's has a class of its own
-        """Return what a JudgeFunction does."""
+        """Return a verdict as a JudgeFunction does."""
         ...
 
 
@@ -311,16 +311,15 @@ _INVALID_ARGUMENT, _INTERNAL = 3, 13
 
 @dataclass(frozen=True)
 class LocalJudge:
-    """A function, or an object with a method `judge`, that judges contexts here.
+    """A function, or an object with a method `judge`, that judges contexts in this process.
 
-    A score counts as relevant from `min_score` on. With `max_grade` the function returns grades
+    A score of `min_score` or more counts as relevant. With `max_grade`, the function returns grades
     from 0 to max_grade, which are the gains of metrics that weigh them; the score is the grade
     divided by max_grade.
 
-    Its signature has the function's name and a hash of its source, and of what an object holds in
-    plain values, so that numbers of a changed judge are not taken for those of the old one; set
-    `version` where what it decides by lies elsewhere, in a model or a file. An exception is the
-    error of its context alone.
+    The signature has the function's name and a hash of its source and of an object's plain
+    attributes, so that a changed judge has another signature. Set `version` if its decisions depend
+    on anything else, such as a model or a file. An exception is the error of its context only.
     """
 
     function: JudgeFunction | JudgeObject
@@ -331,7 +330,7 @@ class LocalJudge:
 
     @cached_property
     def identity(self) -> JudgeIdentity:
-        """What results name the judge by: as it is first asked, however its file is edited."""
+        """The judge's identity in results; computed once, so that later edits don't change it."""
         function, kind = self.function, type(self.function)
         module = getattr(function, "__module__", kind.__module__)
         name = self.name or f"{module}.{getattr(function, '__qualname__', kind.__qualname__)}"
@@ -368,7 +367,7 @@ class LocalJudge:
         try:
             judges = self.function if callable(self.function) else self.function.judge
             said = judges(context)
-        except Exception as error:  # noqa: BLE001 - it is that context's error
+        except Exception as error:  # noqa: BLE001 - recorded as the context's error
             return _missing(_INTERNAL, "JUDGE_FAILED", f"{type(error).__name__}: {error}")
         if said is None:
             return _missing(0, Status.ABSTAINED.name, "the judge returned None")
@@ -396,9 +395,9 @@ AnyJudge = Judge | RecordedJudge | JudgeFunction | JudgeObject | str | None
 
 
 def as_judge(judge: AnyJudge) -> Judge | RecordedJudge | str | None:
-    """Return a judge with a function or an object as the LocalJudge that it is.
+    """Return a judge, with functions and objects wrapped in a LocalJudge.
 
-    Raises WrongType for what is no judge.
+    Raises WrongType for any other value.
     """
     if judge is None or isinstance(judge, Judge | str | RecordedJudge):
         return judge
@@ -411,16 +410,16 @@ def as_judge(judge: AnyJudge) -> Judge | RecordedJudge | str | None:
 
 
 def _source_of(function: JudgeFunction | JudgeObject) -> str:
-    """Return the source of a function, or of an object's class and the plain values it holds.
+    """Return the source of a function, or of an object's class with its plain attributes.
 
-    "" where there is no source.
+    "" if there is no source.
     """
     for part in (function, type(function)):
         try:
             source = inspect.getsource(part)  # type: ignore[arg-type]  # it raises TypeError
         except (TypeError, OSError):
             continue
-        held = {} if part is function else getattr(function, "__dict__", {})
-        plain = {name: v for name, v in held.items() if isinstance(v, str | int | float | None)}
+        own = {} if part is function else getattr(function, "__dict__", {})
+        plain = {name: v for name, v in own.items() if isinstance(v, str | int | float | None)}
         return source + "".join(f"\n{name}={plain[name]!r}" for name in sorted(plain))
     return ""

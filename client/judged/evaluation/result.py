@@ -1,7 +1,7 @@
-"""The result of an evaluation: every query with what was retrieved, and the metrics over all.
+"""The result of an evaluation: the metrics, and every query with its results.
 
-docs/evaluator.md says what each field of its JSON document means. Fields are only ever added under
-one version.
+docs/evaluator.md explains the fields of its JSON document. Within one version, fields are only
+added.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def query_result(
     verdicts: Verdicts | None,
     failure: str | None = None,
 ) -> QueryResult:
-    """Return the result of a query, whose group is the one at a place of those judged.
+    """Return the result of a query; `place` is the index of its group among those judged.
 
-    `verdicts` are those of all groups without their repeated results. There is no group where the
-    retriever failed.
+    `verdicts` are those of all groups without their repeated results. If the retriever failed,
+    there is no group.
     """
     expected: Sequence[str] = query.expected_answers
     if group is not None and group.spans is not None:
@@ -103,12 +103,12 @@ def _retrieved(
 
 
 def names_of(group: QueryGroup) -> Sequence[str]:
-    """Return the ids of the results of a group; those without one are known by their rank."""
+    """Return the ids of a group's results, made from the rank if there are none."""
     return group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]
 
 
 def _said(verdicts: Verdicts, cells: range) -> dict[str, Any]:
-    """Return what the verdicts on a result say together: one for each expected text."""
+    """Return the fields of a result from its verdicts, one for each expected text."""
     ok = [cell for cell in cells if verdicts.status[cell] == _OK]
     matches = tuple(cell - cells.start for cell in ok if verdicts.relevant[cell])
     said: dict[str, Any] = {"relevant": bool(matches), "status": "OK", "matches": matches}
@@ -136,9 +136,9 @@ def _span_text(span: Span) -> str:
 class EvaluationResult(View):
     """Metrics over queries, every query with its results, and the judge (None if none was asked).
 
-    `result["ndcg@10"]` is a metric with its mean and interval. `k` is how many documents were asked
-    for, None where results were given. `negatives` is None when no query has any, `usage` when no
-    language model was asked.
+    `result["ndcg@10"]` is a metric with its mean and interval. `k` is the number of documents asked
+    for, None if results were given. `negatives` is None if no query has any, `usage` if no language
+    model was asked.
     """
 
     table: MetricTable
@@ -158,24 +158,24 @@ class EvaluationResult(View):
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why the retriever failed, by query id."""
+        """The failures of the retriever, by query id."""
         return {q.query_id: q.failure for q in self.queries if q.failure is not None}
 
     def summary(self) -> str:
-        """Return a text of some lines: means with intervals, counts, the judge, warnings.
+        """Return a text of a few lines: means with intervals, counts, the judge, warnings.
 
-        Where verdicts are missing, the bounds of a metric are what they leave open.
+        If verdicts are missing, the bounds are the range of means that they leave open.
         """
         heads = ("metric", "mean", "interval", "bounds", "n")
         cells = [_summary_row(metric) for metric in self.table.metrics]
         used = [i for i in range(len(heads)) if not cells or any(row[i] for row in cells)]
         lines = aligned([[row[i] for i in used] for row in (heads, *cells)], left={0})
         counts = self.table.counts
-        told = f"{counts.evaluated} of {len(self.queries)} queries, {counts.retrieved} results"
+        totals = f"{counts.evaluated} of {len(self.queries)} queries, {counts.retrieved} results"
         if counts.verdicts is not None and counts.verdicts.total:
             verdicts = counts.verdicts
-            told += f", {verdicts.ok} of {verdicts.total} verdicts, {verdicts.relevant} relevant"
-        lines += ["", told]
+            totals += f", {verdicts.ok} of {verdicts.total} verdicts, {verdicts.relevant} relevant"
+        lines += ["", totals]
         if self.judge is not None:
             lines.append(f"judge {self.judge.signature}")
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
@@ -183,17 +183,17 @@ class EvaluationResult(View):
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document that `judged compare` and `judged report` read."""
         usage = None if self.usage is None else self.usage.reported
-        told = {"usage": usage, "negatives": self.negatives, "failures": self.failures}
+        optional = {"usage": usage, "negatives": self.negatives, "failures": self.failures}
         return {
             **document_head(self.name, self.k, self.table, self.judge, self.warnings),
-            **{name: plain(value) for name, value in told.items() if value},
+            **{name: plain(value) for name, value in optional.items() if value},
             "queries": [query.to_dict() for query in self.queries],
         }
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a query: how many results, how many are relevant, and a column a metric.
+        """Return a row per query: its number of results and relevant ones, and its metrics.
 
-        Metrics are None for queries that have no part in them.
+        A metric is None for a query that it leaves out.
         """
         values = dict(self.table.query_values())
         return [
@@ -209,19 +209,19 @@ class EvaluationResult(View):
         ]
 
     def to_json(self, path: Path | str | None = None) -> str:
-        """Return the JSON document as text; also write it to a file where one is named."""
+        """Return the JSON document as text; also write it to `path` if given."""
         return _written(_lines_of(self.to_dict()), path)
 
     def to_html(self, path: Path | str | None = None) -> str:
-        """Return the report as one HTML page; also write it to a file where one is named.
+        """Return the report as one HTML page; also write it to `path` if given.
 
-        It opens without a network. Raises FailedPrecondition without the extra `cli`.
+        The page needs no network. Raises FailedPrecondition without the extra `cli`.
         """
         title = self.name or "Evaluation report"
         return _written(to_html(make_report(self.to_dict(), title=title)), path)
 
     def to_csv(self, path: Path | str) -> None:
-        """Write a line a query to a file; see `to_rows`."""
+        """Write a line per query to a file; see `to_rows`."""
         rows = self.to_rows()
         write_rows(path, [rows[0] if rows else ["query_id"], *(row.values() for row in rows)])
 
@@ -246,7 +246,7 @@ def document_head(
     judge: JudgeIdentity | None,
     warnings: Sequence[str],
 ) -> dict[str, Any]:
-    """Return what every document begins with."""
+    """Return the fields that every document begins with."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -260,11 +260,11 @@ def document_head(
 
 
 def _lines_of(document: dict[str, Any]) -> str:
-    """Return a document as JSON with a line a field, and a line a query.
+    """Return a document as JSON with a line per field, and a line per query.
 
-    Indented throughout it would be three times as long, and take ten times as long to write: with
-    an indent Python's encoder in C is left aside. It is joined once: a copy of a document of some
-    megabytes takes as long as encoding a tenth of it.
+    Fully indented, it would be three times as long and take ten times as long to write, because
+    Python's C encoder does not indent. It is joined once, because copying a document of some
+    megabytes takes a tenth of the time of encoding it.
     """
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
     fields = [f"{encode(n)}: {encode(v)}" for n, v in document.items() if n != "queries"]
@@ -305,17 +305,17 @@ _FLAGGED = {
     "flagged_reserved_tokens": "flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "
     "characters that only a model reads; read those texts before you trust the verdicts",
 }
-"""What to mind of verdicts that VerdictCounts counts under a name."""
+"""Texts of warnings, by the field of VerdictCounts that counts the verdicts."""
 _MANY = 20
-"""Verdicts of which some would be relevant if the judge suited the texts."""
+"""With this many verdicts, some would be relevant if the judge suited the texts."""
 _MUCH_LONGER = 8
 _SEMANTIC_SCORE = 0.75
-"""At this threshold, its default, semantic found 1 in 60 of the right texts of people's labels that
-were so many times as long as what was expected."""
+"""At this threshold, its default, semantic found 1 in 60 of the texts that people call right, if
+these were _MUCH_LONGER times as long as the expected text."""
 
 
 def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
-    """Yield where a data set and results do not fit. Raises InvalidArgument when nothing does."""
+    """Yield where a data set and results do not fit. Raises InvalidArgument if nothing fits."""
     query_ids = list(dict.fromkeys(query.query_id for query in dataset.queries))
     fit = Fit.of(query_ids, results, results.out_of_order)
     if fit.problem:
@@ -327,9 +327,9 @@ def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
 def evaluation_warnings(
     evaluation: Evaluation, groups: Iterable[QueryGroup], asked: IntervalOptions | None = None
 ) -> Iterator[str]:
-    """Yield what to mind of the counts of an evaluation, and the reasons of missing verdicts.
+    """Yield warnings about the counts of an evaluation, and the reasons for missing verdicts.
 
-    `asked` are the intervals that somebody asked for.
+    `asked` are the requested intervals.
     """
     counts = evaluation.table.counts
     yield from evaluation.table.warnings
@@ -343,14 +343,14 @@ def evaluation_warnings(
 
 
 def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:
-    """Yield what the reader of the intervals should know, once for metrics that share it."""
+    """Yield warnings about intervals, one for all metrics that share it."""
     if asked is not None and any(metric.interval is None for metric in table.metrics):
         yield "interval: there is none where fewer than two queries have a value"
     yield from shared_warnings("interval", {each.name: each.interval for each in table.metrics})
 
 
 def count_warnings(counts: MetricCounts) -> Iterator[str]:
-    """Yield what the reader of a table should know about the queries in it."""
+    """Yield warnings about the queries in a table."""
     unsettled = (
         "left out of the means: missing verdicts could change their values; the bounds cover them"
     )
@@ -363,7 +363,7 @@ def count_warnings(counts: MetricCounts) -> Iterator[str]:
 
 
 def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
-    """Yield what the reader of verdicts should know about them."""
+    """Yield warnings about missing and flagged verdicts."""
     if missing := counts.total - counts.ok:
         kinds = missing_kinds(counts.error, counts.abstained, counts.not_assessable)
         yield f"{_of_verdicts(missing, counts.total)} missing: {kinds}"
@@ -373,7 +373,7 @@ def verdict_warnings(counts: VerdictCounts) -> Iterator[str]:
 
 
 def missing_kinds(failed: int, abstained: int, not_assessable: int) -> str:
-    """Return how many are missing for each reason."""
+    """Return the numbers of missing verdicts by reason, as text."""
     kinds = {"failed": failed, "abstained": abstained, "not assessable": not_assessable}
     return ", ".join(f"{n} {kind}" for kind, n in kinds.items() if n)
 
@@ -381,7 +381,7 @@ def missing_kinds(failed: int, abstained: int, not_assessable: int) -> str:
 def blind_warnings(
     judge: JudgeIdentity | None, counts: VerdictCounts | None, groups: Iterable[QueryGroup]
 ) -> Iterator[str]:
-    """Yield what to take instead of a judge that calls nothing relevant, or hardly can."""
+    """Yield a warning, with alternatives, about a judge that calls (nearly) nothing relevant."""
     if judge is None or counts is None or counts.ok < _MANY:
         return
     longer = [
@@ -408,7 +408,7 @@ def blind_warnings(
 
 
 def reasons_of(verdicts: Verdicts) -> Counter[str]:
-    """Return the reasons why verdicts are missing, with how often each was given."""
+    """Return the reasons why verdicts are missing, with their counts."""
     return Counter(f"{error.reason}: {error.message}" for error in verdicts.errors.values())
 
 
@@ -420,7 +420,7 @@ _UNLIKE = {
 
 
 def guarantee_warnings(usage: Usage | None) -> Iterator[str]:
-    """Yield that a cascade's guarantee is withdrawn, where the data are unlike its labels."""
+    """Yield a warning if a cascade's guarantee is void, because the data differ from its labels."""
     cascade = None if usage is None else usage.cascade
     shift = None if cascade is None else cascade.shift
     if cascade is not None and cascade.guarantee is not None and shift is not None and shift.unlike:
@@ -433,7 +433,7 @@ def guarantee_warnings(usage: Usage | None) -> Iterator[str]:
 
 
 def reason_warnings(reasons: Counter[str]) -> Iterator[str]:
-    """Yield the commonest of the reasons why verdicts are missing."""
+    """Yield the most frequent reasons why verdicts are missing."""
     for reason, n in reasons.most_common(_SHOWN_REASONS):
         yield f"{plural(n, 'verdict', 'verdicts')} missing: {reason}"
 

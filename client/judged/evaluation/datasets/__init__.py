@@ -1,1 +1,1 @@
-"""Files of queries, results, qrels and runs, and how they meet."""
+"""Files of queries, results, qrels and runs, and how they are joined."""

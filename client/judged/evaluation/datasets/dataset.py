@@ -1,6 +1,6 @@
-"""Queries with what they should find, how they meet what was retrieved, and their files' formats.
+"""Data sets: queries with expectations, joining them with results, and file formats.
 
-Tables are in `tables`, the files of TREC in `trec`.
+Tables are in `tables`, TREC files in `trec`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _write_json(path: Path, queries: Sequence[Query], documents: Sequence[Docume
 
 
 def _read_jsonl(path: Path | str, content: Content) -> None:
-    """Read a query or a document a line: a line with a doc_id is a document."""
+    """Read a query or a document per line: a line with a doc_id is a document."""
     known, inner = KnownFields(*QUERY_FIELDS), KnownFields("doc_id", "text", "metadata")
     for record in read_records(path):
         if record.get("doc_id") is not None and record.get("query_text", "query") is None:
@@ -93,7 +93,7 @@ def _write_jsonl(path: Path, queries: Sequence[Query], documents: Sequence[Docum
 
 
 def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
-    """Read a folder of BEIR's; of its queries, those that the split judges. Raises FileError.
+    """Read a BEIR folder, with the queries that the split judges. Raises FileError.
 
     Thakur et al., BEIR, 2021; https://github.com/beir-cellar/beir. Grades above 0 are relevant.
     """
@@ -113,7 +113,7 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
     def document_of(record: Record) -> Document:
         title, text = record.optional_text("title"), record.text("text")
         metadata = record.fields_of("metadata")
-        # BEIR's own retrievers read title and text as one.
+        # BEIR's own retrievers join title and text.
         return Document(record.identifier("_id"), f"{title}\n{text}" if title else text, metadata)
 
     for record in read_records(folder / "queries.jsonl"):
@@ -126,10 +126,10 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
 
 
 def _read_ragas(path: Path | str, content: Content) -> None:
-    """Read samples as the queries q1, q2, …; what was retrieved is passed over.
+    """Read Ragas samples as the queries q1, q2, …; their retrieved contexts are ignored.
 
     `EvaluationDataset.to_jsonl` writes them. Expected answers are the reference contexts, or the
-    reference where there are none.
+    reference if there are none.
     """
     numbers = count(1)
 
@@ -162,9 +162,9 @@ def _write_trec(path: Path, queries: Sequence[Query], _: Sequence[Document]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What reads a format into a Content, and what writes it, if anything does.
+    """The reader of a format into a Content, and its writer, if any.
 
-    `holds` says what of a data set it keeps, "" where that is all.
+    `holds` says which part of a data set the format keeps; "" for all of it.
     """
 
     read: Callable[[Path | str, Content], object]
@@ -189,7 +189,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_of(path: Path | str, name: str | None = None) -> str:
-    """Return the name of the format of a path. Raises FileError where it is not known."""
+    """Return the name of the format of a path. Raises FileError if it is unknown."""
     suffix = Path(path).suffix.removeprefix(".").lower()
     if name is None and (Path(path).is_dir() or not suffix):
         return "beir"
@@ -203,7 +203,7 @@ def format_of(path: Path | str, name: str | None = None) -> str:
 def read_content(
     path: Path | str, name: str | None = None, problems: list[FileError] | None = None
 ) -> Content:
-    """Return what a file or a folder holds. Raises FileError, or puts it into `problems`."""
+    """Return the content of a file or a folder. Raises FileError, or adds it to `problems`."""
     if not Path(path).exists():
         raise FileError(str(path), None, "there is no such file or folder")
     content = Content(problems=problems)
@@ -217,7 +217,7 @@ def write_content(
     documents: Sequence[Document],
     name: str | None = None,
 ) -> list[str]:
-    """Write a data set; return what the format can't hold. Raises FileError."""
+    """Write a data set; return remarks on what the format can't hold. Raises FileError."""
     written_as = format_of(path, name)
     of = FORMATS[written_as]
     if of.write is None:
@@ -238,24 +238,24 @@ def _is_ids_alone(query: Query) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing about a data set. An error keeps it from being read, a remark does not."""
+    """A finding about a data set: an error, which keeps it from being read, or a remark."""
 
     text: str
     is_error: bool
 
 
 def validate(path: Path | str, format_name: str | None = None) -> tuple[Content, list[Finding]]:
-    """Return what could be read of a data set, and all findings. Raises FileError for no data set.
+    """Return what could be read of a data set, and all findings, errors first.
 
-    Errors come first, in the order of the file.
+    Errors are in the order of the file. Raises FileError for no data set.
     """
     problems: list[FileError] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FileWarning)
         content = read_content(path, format_name, problems)
     findings = [Finding(str(problem), is_error=True) for problem in problems]
-    told = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, FileWarning))
-    findings += [Finding(text, is_error=False) for text in told]
+    remarks = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, FileWarning))
+    findings += [Finding(text, is_error=False) for text in remarks]
     if not content.queries and not problems:
         findings.append(Finding(f"{path}: has no query", is_error=True))
     findings += [Finding(text, is_error=False) for text in _remarks(content)]
@@ -264,33 +264,33 @@ def validate(path: Path | str, format_name: str | None = None) -> tuple[Content,
 
 def _remarks(content: Content) -> Iterator[str]:
     for query in content.queries.values():
-        told = f"{content.places.get(query.query_id, '')}: query {query.query_id!r}"
+        at = f"{content.places.get(query.query_id, '')}: query {query.query_id!r}"
         if not query.text.strip():
-            yield f"{told} has no text; only matching by id can use it"
+            yield f"{at} has no text; only matching by id can use it"
         if not (query.expected_answers or query.by_id or query.expected_spans):
             yield (
-                f"{told} expects nothing and is left out of every metric; give it "
+                f"{at} expects nothing and is left out of every metric; give it "
                 "expected_answers, expected_doc_ids or expected_spans"
             )
         if set(query.expected_answers) & set(query.negative_answers):
-            yield f"{told} has an answer that is expected and negative at once; remove one of them"
+            yield f"{at} has an answer that is expected and negative at once; remove one of them"
         unknown = [name for name in query.relevant_document_ids if name not in content.documents]
         if content.documents and unknown:
             yield (
-                f"{told} expects document {unknown[0]!r}, which is not among the documents; add "
-                "it, or correct the id"
+                f"{at} expects document {unknown[0]!r}, which is not among the documents; "
+                "add it, or correct the id"
             )
 
 
 class MissingText(ValueError):
-    """A result has no text or span to judge, or no id to match; the message names its place."""
+    """A result lacks the text, span or id that its query is measured by; the message names it."""
 
     __module__ = "judged.evaluation"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Dataset(View):
-    """Queries, and documents by id. Documents fill in results that come without text."""
+    """Queries, and documents by id, which supply the texts of results that have none."""
 
     queries: Sequence[Query]
     documents: Mapping[str, Document] = field(default_factory=dict)
@@ -303,8 +303,8 @@ class Dataset(View):
     def load(cls, path: Path | str, format_name: str | None = None) -> Dataset:
         """Return the data set of a file or a folder; see docs/datasets.md for the formats.
 
-        Without a name, the format is known by the end of the path: .json, .jsonl, .csv, .tsv,
-        .qrels; a folder is BEIR's. Raises FileError.
+        Without a name, the suffix of the path decides the format: .json, .jsonl, .csv, .tsv,
+        .qrels; a folder is in BEIR's format. Raises FileError.
         """
         return dataset_of(read_content(path, format_name), str(path))
 
@@ -317,58 +317,58 @@ class Dataset(View):
                           "metadata"}],
              "documents": [{"doc_id", "text", "metadata"}]}
 
-        Also read are "id" and "query"; "expected_text" and "expected_alternatives" where there are
-        no "expected_answers"; "relevant_doc_ids" or "relevant_docs" for the ids. Other fields are
-        passed over, and so are lists and objects in a query's metadata. Of answers, ids and spans
-        that repeat the first counts, blank ones do not.
+        Alternative names are read too: "id" and "query"; "expected_text" and
+        "expected_alternatives" without "expected_answers"; "relevant_doc_ids" or "relevant_docs"
+        for the ids. Other fields are ignored, as are lists and objects in a query's metadata,
+        repeated answers, ids and spans, and blank answers and ids.
         """
         return cls.load(path, "json")
 
     @classmethod
     def from_jsonl(cls, path: Path | str) -> Dataset:
-        """Return the data set of a file of a query, or a document, a line. Raises FileError."""
+        """Return the data set of a file with a query or a document per line. Raises FileError."""
         return cls.load(path, "jsonl")
 
     @classmethod
     def from_csv(cls, path: Path | str) -> Dataset:
-        """Return the data set of a table of a query a row. Raises FileError.
+        """Return the data set of a table with a query per row. Raises FileError.
 
-        The columns are the fields of `from_json`, with lists as JSON. A cell of answers that is no
-        JSON list is one answer, whatever commas it has. Other columns are metadata.
+        The columns are the fields of `from_json`, with lists as JSON. A cell of answers that is not
+        a JSON list is one answer, even with commas. Other columns are metadata.
         """
         return cls.load(path, "csv")
 
     @classmethod
     def from_beir(cls, path: Path | str, split: str = "test") -> Dataset:
-        """Return the data set of a folder of BEIR's, with its corpus. Raises FileError."""
+        """Return the data set of a BEIR folder, with its corpus. Raises FileError."""
         content = Content()
         read_beir(path, content, split)
         return dataset_of(content, str(path))
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, object]]) -> Dataset:
-        """Return the data set of rows: of Hugging Face `datasets`, of a DataFrame's records, ...
+        """Return the data set of rows, such as Hugging Face `datasets` or a DataFrame's records.
 
-        Columns are those of `from_csv`; lists may be lists. Raises FileError with the row.
+        Columns are those of `from_csv`; lists may be Python lists. Raises FileError with the row.
         """
         content = Content()
         read_rows(rows, content)
         return dataset_of(content, "rows")
 
     def save(self, path: Path | str, format_name: str | None = None) -> list[str]:
-        """Write the data set; return what the format can't hold, as texts for people.
+        """Write the data set; return readable remarks on what the format can't hold.
 
-        The format is known as in `load`. Raises FileError when it can't be written.
+        The format is chosen as in `load`. Raises FileError if it can't be written.
         """
         return write_content(path, self.queries, list(self.documents.values()), format_name)
 
     def to_groups(
         self, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None = None
     ) -> list[QueryGroup]:
-        """Return one group a query, in order; a query without results retrieved nothing.
+        """Return one group per query, in order; a query without results retrieved nothing.
 
-        With `by_spans` groups bring spans, without it texts; None takes what the data set has, and
-        texts where it has both. Raises MissingText for a result that can't be judged or matched.
+        Groups have spans if `by_spans` is true, texts if false; with None, what the data set has,
+        or texts if it has both. Raises MissingText for a result that can't be judged or matched.
         """
         joined = join_results(self, Results.of(results), by_spans=by_spans)
         return [group for _, group, _ in joined]
@@ -377,7 +377,7 @@ class Dataset(View):
 def join_results(
     dataset: Dataset, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None
 ) -> Iterator[tuple[Query, QueryGroup, Sequence[Retrieved]]]:
-    """Yield each query with its group and its results, as these are read; see `to_groups`."""
+    """Yield each query with its group and its results, lazily; see `Dataset.to_groups`."""
     if by_spans is None:
         by_spans = not any(query.expected_answers for query in dataset.queries)
         by_spans = by_spans and any(query.expected_spans for query in dataset.queries)
@@ -414,7 +414,7 @@ def join_results(
 
 
 def dataset_of(content: Content, name: str) -> Dataset:
-    """Return the data set of what was read from `name`. Raises FileError where it has no query."""
+    """Return the data set of content read from `name`. Raises FileError if it has no query."""
     if not content.queries:
         raise FileError(name, None, "has no query")
     return Dataset(list(content.queries.values()), content.documents)

@@ -1,4 +1,4 @@
-"""Queries with what they should find, what a retriever returned for them, and whether both fit."""
+"""Queries with expectations, results of a retriever, and whether the two fit each other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RETRIEVED = "Retrieved(doc_id, score, text)"
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """One retrieved document. Without an id it is known by its rank, without a text by its id.
+    """One retrieved document. Without an id, its rank names it; without a text, its id.
 
     An id is text or a whole number, compared as text.
     """
@@ -61,10 +61,9 @@ class Retrieved:
 class Results(Mapping[str, Sequence[Retrieved]]):
     """The results of queries by query id, best rank first.
 
-    `out_of_order` are the queries whose scores do not fall with rank. The given order is the
-    ranking all the same; scores are only looked at to find such queries. `system_models` are the
-    language models that lines name as those which made the texts. `warnings` are those of a TREC
-    run; see TrecRun.
+    `out_of_order` are the queries whose scores rise with rank somewhere. Scores serve only to find
+    these: the given order is the ranking. `system_models` are the language models that made the
+    texts, as lines name them. `warnings` are those of a TREC run; see TrecRun.
     """
 
     by_query: Mapping[str, Sequence[Retrieved]]
@@ -112,9 +111,9 @@ class Results(Mapping[str, Sequence[Retrieved]]):
     def from_trec_run(cls, path: Path | str) -> Results:
         """Return the results of a TREC run, ranked as trec_eval does: by score, ties by id.
 
-        Scores tie that are the same in single precision; `warnings` say where they rank otherwise
-        than the rank column. The results have no texts: match them by
-        id, or give the data set documents. Raises FileError.
+        Scores that are equal in single precision tie; `warnings` say where scores and rank column
+        differ. The results have no texts: match them by id, or give the data set documents. Raises
+        FileError.
         """
         run = TrecRun.from_file(path)
         by_query = {
@@ -138,9 +137,9 @@ class Results(Mapping[str, Sequence[Retrieved]]):
 
 
 class ResultFile(Mapping[str, Sequence[Retrieved]]):
-    """The results of a file by query id, each line read again when it is asked for.
+    """The results of a file by query id; each line is read again when it is accessed.
 
-    So only ids are held. The file must be a plain one, whose lines can be read in any order.
+    Only ids are kept in memory. The file must be a regular one, which can be read at any offset.
     `out_of_order` and `system_models` are those of `Results`.
     """
 
@@ -184,7 +183,7 @@ class _Line(NamedTuple):
 
 
 def _known() -> tuple[KnownFields, KnownFields]:
-    """Return the fields of lines and of their results: what has nearly such a name is told once."""
+    """Return the known fields of lines and of their results, to warn once of similar names."""
     of_result = KnownFields("doc_id", "id", "score", "text", "span", "metadata")
     return KnownFields("query_id", "id", "results", SYSTEM_MODEL), of_result
 
@@ -192,7 +191,7 @@ def _known() -> tuple[KnownFields, KnownFields]:
 def _read_lines(
     lines: Iterable[bytes], name: str, known: tuple[KnownFields, KnownFields]
 ) -> Iterator[_Line]:
-    """Yield the lines of a file that are not blank. Raises FileError, also for a query again."""
+    """Yield the lines of a file that are not blank. Raises FileError, also for a repeated query."""
     of_line, of_result = known
     line_of: dict[str, int | None] = {}
     for record in number_records(lines, name):
@@ -207,7 +206,7 @@ def _read_lines(
 
 
 def read_span(record: Record) -> Span:
-    """Return a span of a file: characters from `start` up to, not including, `end`.
+    """Return a span of a file: characters from `start` up to but excluding `end`.
 
     The names `filename`, `start_char_offset` and `end_char_offset` are read too.
     """
@@ -236,7 +235,7 @@ def _write(result: Retrieved) -> dict[str, object]:
 
 
 def scores_fall(ranked: Sequence[Retrieved]) -> bool:
-    """Say whether the scores never rise with rank, as far as there are any."""
+    """Return whether the scores, where there are any, never rise with rank."""
     scores = [result.score for result in ranked if result.score is not None]
     return all(earlier >= later for earlier, later in pairwise(scores))
 
@@ -269,7 +268,7 @@ _WRITTEN = {
     "negative_answers": "negative_answers",
     "metadata": "metadata",
 }
-"""The fields that are written, and what a query has in them."""
+"""The fields that are written, with the attributes of a query."""
 DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 
 
@@ -277,11 +276,10 @@ DOCUMENT_FIELDS = ("doc_id", "id", "text", "metadata")
 class Query(Given):
     """One query and what should be found for it: answers, spans of files, or document ids.
 
-    With ids, results are matched by id and never judged; answers and spans are then left aside.
-    Ids are text or whole numbers, compared as text.
-    Negative answers are those that should not be found. `grades` of documents by their ids, 0 for
-    those that were judged not relevant, say more than the ids of the relevant ones, which are then
-    those with a grade above 0; metrics that weigh gains, such as ndcg, take them.
+    With ids, results are matched by id and never judged, and answers and spans are ignored. Ids are
+    text or whole numbers, compared as text. Negative answers are those that should not be found.
+    `grades` maps document ids to grades, 0 for documents judged not relevant, for metrics that
+    weigh gains, such as ndcg; the relevant ids are then those with a grade above 0.
     """
 
     query_id: str
@@ -299,18 +297,18 @@ class Query(Given):
 
     @property
     def by_id(self) -> bool:
-        """Whether results are matched by document id, and not judged."""
+        """Whether results are matched by document id, not judged."""
         return bool(self.relevant_document_ids or self.grades)
 
     @property
     def judged_documents(self) -> Mapping[str, int]:
-        """The grades of all documents that were judged, by their ids: 1 where none is given."""
+        """The grades of all judged documents, by id: 1 for relevant ones without grades."""
         return self.grades or dict.fromkeys(self.relevant_document_ids, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Document(Given):
-    """One document that may be retrieved."""
+    """A document of the data set."""
 
     doc_id: str
     text: str
@@ -319,9 +317,9 @@ class Document(Given):
 
 @dataclass(slots=True)
 class Content:
-    """Queries and documents by id, as they are read. `problems`, if given, takes what is wrong.
+    """Queries and documents by id, as they are read. `problems`, if given, collects errors.
 
-    `places` says where each query stands.
+    `places` has the place of each query in its file.
     """
 
     queries: dict[str, Query] = field(default_factory=dict)
@@ -330,7 +328,7 @@ class Content:
     places: dict[str, str] = field(default_factory=dict)
 
     def take(self, record: Record, read: Callable[[Record], Query | Document | None]) -> None:
-        """Take what a record holds. Raises FileError, also for an id that is there already."""
+        """Read a record and add its item. Raises FileError, also for a repeated id."""
         try:
             if (item := read(record)) is not None:
                 self.add(record, item)
@@ -338,7 +336,7 @@ class Content:
             self.refuse(error)
 
     def add(self, record: Record, item: Query | Document) -> None:
-        """Take what was read from a record. Raises FileError for an id that is there already."""
+        """Add what was read from a record. Raises FileError for a repeated id."""
         first: Query | Document
         if isinstance(item, Document):
             name, what = item.doc_id, "id {!r} of an earlier document"
@@ -351,7 +349,7 @@ class Content:
             raise record.error(f"has the {what.format(name)}")
 
     def refuse(self, error: FileError) -> None:
-        """Keep a problem where they are collected, else raise it."""
+        """Add an error to `problems` if these are collected; else raise it."""
         if self.problems is None:
             raise error
         self.problems.append(error)
@@ -385,7 +383,7 @@ def _distinct(texts: Sequence[str]) -> list[str]:
 
 
 def expects_something(query: Query) -> bool:
-    """Say whether a query says what should be found for it, or what should not."""
+    """Return whether a query has anything that should be found, or should not."""
     expected = query.expected_answers or query.by_id or query.expected_spans
     return bool(expected or query.negative_answers)
 
@@ -397,22 +395,22 @@ def read_document(record: Record) -> Document:
 
 
 def write_query(query: Query) -> dict[str, Any]:
-    """Return the object of a query, without what it does not have."""
-    fields = {name: plain(getattr(query, held)) for name, held in _WRITTEN.items()}
+    """Return the JSON object of a query, without empty fields."""
+    fields = {name: plain(getattr(query, of)) for name, of in _WRITTEN.items()}
     return {name: value for name, value in fields.items() if value or name[:5] == "query"}
 
 
 def write_document(document: Document) -> dict[str, Any]:
-    """Return the object of a document."""
+    """Return the JSON object of a document."""
     fields = {"doc_id": document.doc_id, "text": document.text}
     return {**fields, "metadata": dict(document.metadata)} if document.metadata else fields
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How the queries of a data set and those of results fit each other.
+    """How the queries of a data set match those of results.
 
-    `missing` are the queries without results, `unknown` those of results for no query of the data
+    `missing` are the queries without results, `unknown` those in the results but not in the data
     set, `rising` those whose scores rise with rank.
     """
 
@@ -424,7 +422,7 @@ class Fit:
 
     @classmethod
     def of(cls, query_ids: Collection[str], results: Collection[str], rising: Iterable[str]) -> Fit:
-        """Return how ids of queries fit those of results, of which some have scores that rise."""
+        """Return the fit of query ids and results; `rising` have scores that rise with rank."""
         known, found = set(query_ids), set(results)
         missing = [query_id for query_id in query_ids if query_id not in found]
         unknown = [query_id for query_id in results if query_id not in known]
@@ -432,7 +430,7 @@ class Fit:
 
     @property
     def problem(self) -> str:
-        """Why nothing can be measured; "" where any query has results."""
+        """Why nothing can be measured; "" if any query has results."""
         if not self.n_results:
             return "the results hold no query; write a line for each query of the dataset"
         if len(self.missing) < self.n_queries:
@@ -443,7 +441,7 @@ class Fit:
         )
 
     def warnings(self) -> Iterator[str]:
-        """Yield where the two do not fit."""
+        """Yield a warning for each kind of mismatch."""
         if n := len(self.missing):
             yield (
                 f"{of_all(n, self.n_queries, 'query', 'queries')} {word(n, 'has', 'have')} no "

@@ -1,8 +1,8 @@
-"""Data sets in tables, a row a query: CSV, TSV, and rows of other libraries.
+"""Data sets in tables with a row per query: CSV, TSV, and rows of other libraries.
 
-Lists are JSON in a cell. Other cells of answers are one answer, whatever commas they have, and
-those of ids are ids with commas between them; what looks like a list in another notation is
-refused. Other columns are metadata.
+Lists are JSON in a cell. Any other cell of answers is one answer, even with commas, and any other
+cell of ids is a list separated by commas; lists in other notations are refused. Columns with other
+names are metadata.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Value = TypeVar("Value", list[object], dict[str, object])
 _LIST = re.compile(
     r"""(\w+\.)?(array|Index|frozenset|dict_keys|<\w+>)?[\s(]*(\[|[({]\s*['"][^'"]*['"]\s*[,}])"""
 )
-"""How a cell of answers begins that is a list in any notation, and no text in brackets."""
+"""The beginning of a cell of answers that is a list in any notation, not a text in brackets."""
 _NO_ID = re.compile(r"""^['(]|[\s"\[\]{}|;，、；｜]""")  # noqa: RUF001 - as people type them
-"""What an id has that was cut out of a list; one that is meant so is written in a list of JSON."""
+"""Marks of an id that was cut out of a list; ids that really have them need a JSON list."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
-"""How texts begin that spreadsheets compute, or take for text by the sign in front."""
+"""Beginnings of texts that spreadsheets compute as formulas, or that are quoted by a "'"."""
 
 
 def ids_of(cell: str) -> list[object]:
-    """Return the ids of a cell: a list, or what commas divide. Raises NotAllowed."""
+    """Return the ids of a cell: a JSON list, or ids separated by commas. Raises NotAllowed."""
     text = cell.strip()
     if text[:1] == "[":
         return _json(text, list)
@@ -66,7 +66,7 @@ def ids_of(cell: str) -> list[object]:
 def answers_of(cell: str) -> list[object]:
     """Return the answers of a cell: a list, or the cell as one answer. Raises NotAllowed."""
     text = cell.strip()
-    # "[1] says so" is a sentence; what ends as it begins, or begins with a quote, is a list.
+    # "[1] says so" is a sentence; a text that ends in a bracket or begins with a quote is a list.
     is_sentence = text[0] == "[" and text[-1] != "]" and text[1:].lstrip()[:1] not in ("'", '"')
     if is_sentence or not _LIST.match(text):
         return [cell]
@@ -86,12 +86,12 @@ def _json(text: str, kind: type[Value]) -> Value:
 
 
 def safe_cell(text: str) -> str:
-    """Return a text as a table that spreadsheets open has it: none of it is computed."""
+    """Return a text as a cell that spreadsheets do not compute as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def plain_cell(text: str) -> str:
-    """Return the text of which `safe_cell` made a cell."""
+    """Return the text of a cell made by `safe_cell`."""
     return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text
 
 
@@ -101,21 +101,21 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(("doc_grades", "metadata"), partial(_json, kind=dict)),
     "expected_spans": partial(_json, kind=list),
 }
-"""What reads the cells of a column that is no plain text."""
+"""The functions that read cells of columns other than plain text."""
 _COLUMNS = ("query_id", "query_text", "expected_answers", "expected_doc_ids")
 _OPTIONAL = ("doc_grades", "expected_spans", "negative_answers", "metadata")
 _TEXT = ("query_text", "query")
 _SEPARATOR = re.compile(r'"?sep=([,;|:\t ])"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
-"""The types of what pandas has in empty cells that hold no float."""
+"""The types of pandas' empty cells in columns that are not floats."""
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
 def _read_rows(path: Path | str, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a table with their lines; blank lines are none. Raises FileError.
+    """Yield the rows of a table with their line numbers, without blank lines. Raises FileError.
 
-    Without a delimiter it is what the header has most of: commas, semicolons as spreadsheets of
-    many languages write them, tabs, or bars. Excel names it in a line above the header, `sep=;`.
+    The default delimiter is the most frequent in the header: comma, semicolon (as spreadsheets in
+    many languages write), tab, or bar. Excel names it in a line above the header, `sep=;`.
     """
     name = str(path)
     text = decode(read_bytes(path), name, None)
@@ -135,9 +135,9 @@ def _read_rows(path: Path | str, delimiter: str | None) -> Iterator[tuple[int, l
 
 
 def _columns_of(header: Sequence[str], name: str, line: int) -> Sequence[str]:
-    """Return the columns of a table, those of a query by their names: ` Query Text`, `query_text`.
+    """Return the columns of a table; known names in standard form: ` Query Text` is `query_text`.
 
-    Raises FileError for a column that is there twice, and where none is the text of queries.
+    Raises FileError for a repeated column, and if no column has the text of queries.
     """
     names = {_NO_LETTERS.sub("", each): each for each in QUERY_FIELDS}
     texts = [str(column).strip() for column in header]
@@ -164,7 +164,7 @@ def read_csv(path: Path | str, content: Content, delimiter: str | None = None) -
         content.refuse(FileError(name, None, "is empty; the first line names the columns"))
         return
     n, sizes = len(columns), [len(cells) for _, cells in rows]
-    if n not in sizes and len(sizes) > 1:  # not the rows are wrong but the header
+    if n not in sizes and len(sizes) > 1:  # the header is wrong, not the rows
         problem = f"names {n} columns, and the rows have {sizes[0]} cells; name each of them"
         content.refuse(FileError(name, header[0], problem))
         return
@@ -175,7 +175,7 @@ def read_csv(path: Path | str, content: Content, delimiter: str | None = None) -
             content.refuse(FileError(name, line, problem))
             continue
         row = list(zip(columns, cells, strict=True))
-        # Without a name may be columns that are empty, and the numbers that pandas gives rows.
+        # Columns without a name may be empty, or have the row numbers that pandas writes.
         if not nameless and any(not column and c not in ("", f"{number - 1}") for column, c in row):
             nameless = line
         _take_row(content, Record(dict(row), name, line, ""), number)
@@ -185,7 +185,7 @@ def read_csv(path: Path | str, content: Content, delimiter: str | None = None) -
 
 
 def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str = "rows") -> None:
-    """Read rows that some library has: those of Hugging Face `datasets` or of pandas, say."""
+    """Read rows of a library, such as Hugging Face `datasets` or pandas."""
     columns: dict[tuple[str, ...], Sequence[str]] = {}
     for number, row in enumerate(rows, 1):
         if (header := tuple(row)) not in columns:
@@ -195,7 +195,7 @@ def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str 
 
 
 def _take_row(content: Content, row: Record, number: int) -> None:
-    """Take a row as a query; columns of no known name are metadata, those without one nothing.
+    """Add a row as a query. Unknown columns are metadata; columns without a name are ignored.
 
     Raises FileError.
     """
@@ -205,7 +205,7 @@ def _take_row(content: Content, row: Record, number: int) -> None:
         known = {name: value for name, value in values.items() if value is not None and value != ""}
         filled = any(value != [] for value in known.values())
         others = {name: known.pop(name) for name in [*known] if name not in QUERY_FIELDS}
-        # A query may have an empty text, as those of TREC qrels have; a row of empty cells is none.
+        # A query may have an empty text, as in TREC qrels, but not in a row of empty cells.
         empty = [name for name in _TEXT if row.fields.get(name) == ""]
         if empty and filled and not set(_TEXT) & set(known):
             known[empty[0]] = ""
@@ -221,7 +221,7 @@ def _take_row(content: Content, row: Record, number: int) -> None:
 
 
 def _value(row: Record, name: str, value: object) -> object:
-    """Return what a cell holds. Raises FileError."""
+    """Return the value of a cell. Raises FileError."""
     read = _READERS.get(name)
     if read is None or not isinstance(value, str):
         return value
@@ -232,9 +232,9 @@ def _value(row: Record, name: str, value: object) -> object:
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
-    """Return what JSON has in place of arrays of NumPy, and None for an empty cell of pandas."""
+    """Return a value with NumPy arrays as lists, and None for an empty cell of pandas."""
     plain = value.tolist() if hasattr(value, "tolist") else value
-    # A frame has NaN in an empty cell, whatever else its column holds.
+    # A data frame has NaN in empty cells, whatever the type of the column.
     empty = (isinstance(plain, float) and isnan(plain)) or type(plain).__name__ in _NO_VALUE
     if isinstance(plain, tuple | set | frozenset):
         return list(plain)
@@ -242,7 +242,7 @@ def _plain(value: Any) -> object:  # noqa: ANN401 - whatever the library has
 
 
 def write_rows(path: Path | str, rows: Iterable[Iterable[object]], delimiter: str = ",") -> None:
-    """Write a table that spreadsheets compute no text of."""
+    """Write a table whose texts spreadsheets do not compute as formulas."""
     with replacing_text(path, newline="") as file:
         table = csv.writer(file, delimiter=delimiter)
         for row in rows:
@@ -252,7 +252,7 @@ def write_rows(path: Path | str, rows: Iterable[Iterable[object]], delimiter: st
 def write_csv(
     path: Path, queries: Sequence[Query], _: Sequence[Document], delimiter: str = ","
 ) -> None:
-    """Write a row a query."""
+    """Write a row per query."""
     rows = [write_query(query) for query in queries]
     columns = [*_COLUMNS, *(name for name in _OPTIONAL if any(name in row for row in rows))]
     cells = ([row.get(name, "") for name in columns] for row in rows)

@@ -1,6 +1,6 @@
 """Judgements and runs in the formats of TREC.
 
-Ranking and joining the two is the server's part: readers keep the order of the file.
+Readers keep the order of the file; the server ranks the runs and joins them with judgements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from judged._inputs import LARGEST_GRADE, read_number
 from judged._views import View, of_all
 
 LARGEST_SCORE = 3.4028234663852886e38
-"""trec_eval keeps scores in single precision; nothing larger fits."""
+"""The largest score in single precision, in which trec_eval keeps scores."""
 _AGAINST = (
     "the scores rank otherwise than the rank column (scores that rise with rank, as distances do); "
     "the scores rank, as in trec_eval: negate them if a small one is good"
@@ -65,7 +65,7 @@ def read_qrels(path: Path | str) -> Grades:
 
 
 def read_beir_qrels(path: Path | str, refuse: Callable[[FileError], None]) -> Grades:
-    """Return the grades of a split of BEIR's; `refuse` takes contradictions. Raises FileError."""
+    """Return the grades of a BEIR split; contradictions go to `refuse`. Raises FileError."""
 
     def judgements() -> Iterator[_Judgement]:
         for number, raw in read_lines(path):
@@ -82,7 +82,7 @@ def read_beir_qrels(path: Path | str, refuse: Callable[[FileError], None]) -> Gr
 
 
 _Judgement = tuple[int, str, str, int, str]
-"""Number of the line, topic, document, grade, and the second column of TREC's."""
+"""Line number, topic, document, grade, and TREC's second column."""
 
 
 def _grades(
@@ -90,9 +90,9 @@ def _grades(
     judgements: Iterable[_Judgement],
     refuse: Callable[[FileError], None] | None = None,
 ) -> Grades:
-    """Return grades by topic and document. Raises FileError where two lines contradict each other.
+    """Return grades by topic and document. Raises FileError if two lines contradict each other.
 
-    Warns (FileWarning) of judgements that are there twice with one grade.
+    Warns (FileWarning) of judgements that are repeated with the same grade.
     """
     grades: dict[str, dict[str, int]] = {}
     repeats: list[int] = []
@@ -121,8 +121,8 @@ def _grades(
 class TrecRun(View):
     """A run: topic to document id to score.
 
-    Of a document that repeats in a topic the first line is kept; `duplicates` counts the others.
-    `warnings` say where its scores rank otherwise than whoever wrote it may think.
+    If a document is repeated in a topic, its first line is kept; `duplicates` counts the others.
+    `warnings` say where the scores give a ranking that the author may not expect.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -133,7 +133,7 @@ class TrecRun(View):
     def from_file(cls, path: Path | str) -> TrecRun:
         """Return the run of a file of `topic Q0 document rank score tag`. Raises FileError.
 
-        As in trec_eval the score alone ranks. Where the rank column says otherwise, `warnings` do.
+        As in trec_eval, only the score ranks. `warnings` say where the rank column differs.
         """
         name = str(path)
         scores: dict[str, dict[str, float]] = {}
@@ -158,7 +158,7 @@ class TrecRun(View):
 def _score_warnings(
     topics: Collection[tuple[str, Sequence[float], Sequence[float | None]]],
 ) -> Iterator[str]:
-    """Yield where the scores of topics rank otherwise than their ranks, or hardly rank at all."""
+    """Yield warnings about topics whose scores contradict the ranks, or hardly rank at all."""
     against = [topic for topic, scores, ranks in topics if _rise(scores, ranks)]
     tied = [topic for topic, scores, _ in topics if len(scores) > 1 and len(set(scores)) == 1]
     rounded = [topic for topic, scores, _ in topics if _lose_their_order(scores)]
@@ -170,7 +170,7 @@ def _score_warnings(
 
 
 def _rise(scores: Sequence[float], ranks: Sequence[float | None]) -> bool:
-    """Say whether a score is above that of a better rank; ranks that tell nothing are passed by."""
+    """Return whether a score is above that of a better rank; False if ranks are missing or tie."""
     known = [rank for rank in ranks if rank is not None]
     if len(known) < len(ranks) or len(set(known)) < 2:
         return False
@@ -179,7 +179,7 @@ def _rise(scores: Sequence[float], ranks: Sequence[float | None]) -> bool:
 
 
 def _lose_their_order(scores: Sequence[float]) -> bool:
-    """Say whether a tenth or more of the different scores become the same in single precision.
+    """Return whether a tenth or more of the distinct scores collide in single precision.
 
     Of a thousand scores with all digits of a double, one or two do by chance.
     """
@@ -189,13 +189,13 @@ def _lose_their_order(scores: Sequence[float]) -> bool:
 
 
 def single(score: float) -> float:
-    """Return a score as trec_eval and our server compare it: in single precision."""
+    """Return a score in single precision, as trec_eval and the server compare it."""
     rounded: float = struct.unpack("f", struct.pack("f", score))[0]
     return rounded
 
 
 def _columns(path: Path | str, n: int, layout: str, empty: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, columns) of a file. White space is that of ASCII, as for trec_eval."""
+    """Yield (line number, columns) of a file, split at ASCII white space, as trec_eval does."""
     name = str(path)
     for number, raw in read_lines(path, empty):
         columns = raw.split()
@@ -207,7 +207,7 @@ def _columns(path: Path | str, n: int, layout: str, empty: str) -> Iterator[tupl
 
 
 def _other_layout(text: str, found: int, wanted: int) -> str:
-    """Return a hint at what a line may be that has not the columns of TREC."""
+    """Return a hint at the layout of a line that does not have the columns of TREC."""
     kinds = {
         "JSON": text.lstrip()[:1] in ("{", "["),
         "a file of BEIR's; `judged convert FOLDER OUT.qrels` reads its folder": found == 3
@@ -220,7 +220,7 @@ def _other_layout(text: str, found: int, wanted: int) -> str:
 
 
 def read_grade(text: str) -> int | None:
-    """Return the whole number that a text is, as trec_eval reads one; None where it is none."""
+    """Return a text as a whole number, as trec_eval reads it; None if it is not one."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10):
         return None
