@@ -1,7 +1,7 @@
-"""What goes over the wire, as Python has it: the one form of it, of the client and of the server.
+"""The Python types of the contract, shared by the client and the server.
 
-Frozen dataclasses and enums, of the standard library alone. A field bears the name that it has in
-the contract; `judged._codec` makes messages of values and values of messages.
+Frozen dataclasses and enums, with the standard library only. Fields have the names of the contract;
+`judged._codec` converts between values and messages.
 """
 
 from judged.values.agreement import *

@@ -1,8 +1,8 @@
-"""What may be chosen or told as one of a few names; intervals; the names of metrics.
+"""Enums of options and results; intervals; the names of metrics.
 
-Statuses, sources and flags are said of every verdict; the policies say how rankings become numbers.
+Every verdict has a status, a source and flags; policies decide how rankings become numbers.
 
-A result's name leaves defaults out; its signature has every parameter, in front of how it was
+A result's name leaves out defaults; its signature has every parameter, followed by how it was
 measured.
 """
 
@@ -58,7 +58,7 @@ class Flag(IntFlag):
     FALLBACK = 16
     """A fallback model answered at least once, because the provider of the first one failed."""
     UNSETTLED = 32
-    """No stage of the cascade settled it: the verdict is that of the last stage with one."""
+    """No stage of the cascade settled it: the verdict is of the last stage that gave one."""
     UNKNOWN_TOKENS = 64
     """The judge does not read a good part of a text."""
 
@@ -75,10 +75,10 @@ class Matching(IntEnum):
 
 
 class NoGold(IntEnum):
-    """What becomes of a query that expects nothing."""
+    """How a query that expects nothing is treated."""
 
     SKIP = 1
-    """Leave it out of the mean, and count it."""
+    """It is left out of the mean, and counted."""
     ZERO = 2
     """It scores 0."""
     ERROR = 3
@@ -86,23 +86,23 @@ class NoGold(IntEnum):
 
 
 class Unjudged(IntEnum):
-    """What a retrieved document counts as that the qrels do not judge."""
+    """How a retrieved document without a judgement in the qrels counts."""
 
     NON_RELEVANT = 1
     """Not relevant, as in trec_eval."""
     CONDENSED = 2
-    """Taken out of the ranking before it is measured (Sakai 2007)."""
+    """Removed from the ranking before it is measured (Sakai 2007)."""
     BOUNDS = 3
-    """Not relevant, and bounds say how far the mean could move if they were judged."""
+    """Not relevant, with bounds on the mean that judging such documents could give."""
 
 
 class CacheMode(IntEnum):
-    """What the server's verdict cache is for."""
+    """How the server's verdict cache is used."""
 
     USE = 1
-    """Read what is there, and keep what is new."""
+    """Read cached verdicts, and store new ones."""
     REFRESH = 2
-    """Read nothing, and keep what is new."""
+    """Ignore cached verdicts, and store new ones."""
     ONLY = 3
     """Ask no model: a verdict that is not cached is an error with the reason NOT_CACHED."""
 
@@ -131,7 +131,7 @@ class IntervalMethod(IntEnum):
 
 @dataclass(frozen=True)
 class IntervalOptions:
-    """What interval to make. `resamples` and `seed` are those of the bootstrap; T has none."""
+    """The interval to compute. `resamples` and `seed` are those of the bootstrap; T has none."""
 
     method: IntervalMethod = IntervalMethod.PERCENTILE
     confidence: float = 0.95
@@ -140,12 +140,12 @@ class IntervalOptions:
 
     @classmethod
     def of(cls, **given: Any) -> IntervalOptions:  # noqa: ANN401 - of any field
-        """Return options with what is given; what is None has its default."""
+        """Return options with the given values; None means the default."""
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def signature(self) -> str:
-        """How the interval is made, in one stable line."""
+        """How the interval is computed, in one stable line."""
         confidence = f"confidence:{self.confidence:.12g}"
         if self.method is IntervalMethod.T:
             return f"t|{confidence}|v1"
@@ -155,7 +155,7 @@ class IntervalOptions:
 
 @dataclass(frozen=True)
 class Interval:
-    """What a number may plausibly be. `signature` says how it was made, `warnings` what to mind."""
+    """A confidence interval. `signature` says how it was computed."""
 
     lower: float
     upper: float
@@ -167,19 +167,19 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval; each is None where the data leave it undefined."""
+    """A number with its interval; each is None if the data leave it undefined."""
 
     value: float | None = None
     interval: Interval | None = None
 
     @property
     def known(self) -> Estimate | None:
-        """The estimate; None for one without a value."""
+        """The estimate; None if it has no value."""
         return None if self.value is None else self
 
 
 def ends_of(interval: Interval | None) -> dict[str, float | None]:
-    """Return the ends as cells of a row; None without an interval."""
+    """Return the ends of an interval as cells of a row; None without an interval."""
     if interval is None:
         return {"lower": None, "upper": None}
     return {"lower": interval.lower, "upper": interval.upper}
@@ -203,11 +203,11 @@ def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False)
 class HumanLabels(Given, View):
-    """What people decided on every context of some rankings.
+    """Human decisions on every context of some rankings.
 
-    `relevant` holds ranking after ranking in the order of `query_ids`, each retrieved-major. Draw
-    the rankings to label at random, 200 or more: the correction is for such labels only. Where they
-    were drawn with unequal probabilities, `inclusion_probabilities` has that of each.
+    `relevant` has the rankings one after another in the order of `query_ids`, each retrieved-major.
+    Draw 200 or more rankings for labelling at random: the correction is valid only for such labels.
+    If they were drawn with unequal probabilities, `inclusion_probabilities` has that of each.
     """
 
     query_ids: Sequence[str]
@@ -217,11 +217,11 @@ class HumanLabels(Given, View):
 
 @dataclass(frozen=True, repr=False)
 class CorrectedEstimate(View):
-    """A mean with the judge's error carried into it (prediction-powered inference, PPI++).
+    """A mean corrected for the judge's error (prediction-powered inference, PPI++).
 
     `corrected` is None with fewer than two labelled queries. `naive` is the mean of the machine's
-    values, `labels_only` that of the human ones. `power` says how much the machine's values were
-    trusted, from 0 to 1. `half_width_with_more` is not set.
+    values, `labels_only` that of the human ones. `power` is the weight of the machine's values,
+    from 0 to 1. `half_width_with_more` is not set.
     """
 
     corrected: Estimate | None
@@ -248,16 +248,16 @@ def names_by_warning(
 def shared_warnings(
     what: str, warned: Mapping[str, Interval | CorrectedEstimate | None]
 ) -> Iterator[str]:
-    """Yield each warning once: that of `what`, and of which numbers if it is not that of all."""
+    """Yield each warning once, after `what` and the names of its numbers unless all share it."""
     for warning, names in names_by_warning(warned).items():
         of_some = "" if len(names) == len(warned) else f" of {', '.join(names)}"
         yield f"{what}{of_some}: {warning}"
 
 
 def is_metric(asked: str, name: str, signature: str) -> bool:
-    """Return whether a name that somebody asks by means the metric of a name and a signature.
+    """Return whether `asked` means the metric with this name and signature.
 
-    It may tell parameters that the name leaves out, since they have their defaults.
+    It may include parameters that the name leaves out because they have their defaults.
     """
     (metric, given), (of, shown) = _read(asked), _read(name)
     every = {part.replace(":", "=") for part in signature.split("|")}

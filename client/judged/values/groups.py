@@ -1,4 +1,4 @@
-"""What is to be judged, and the verdicts on it."""
+"""Query groups to judge, and their verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from judged.values.judges import JudgeIdentity, Usage
 
 @dataclass(frozen=True, repr=False)
 class Embeddings(View):
-    """Your own vectors for a group: float32, little endian, row after row."""
+    """Your own vectors for a group: float32, little-endian, row by row."""
 
     dimensions: int
     expected: bytes
@@ -29,7 +29,7 @@ class Embeddings(View):
     def from_rows(
         cls, expected: Sequence[Sequence[float]], retrieved: Sequence[Sequence[float]]
     ) -> Embeddings:
-        """Return the embeddings of lists of vectors, all of one length."""
+        """Return embeddings from lists of vectors. Raises ValueError unless all have one length."""
         sides = [[list(row) for row in side] for side in (expected, retrieved)]
         sizes = {len(row) for side in sides for row in side}
         if len(sizes) > 1:
@@ -52,7 +52,7 @@ class EmbeddedRanking(Given):
 
 @dataclass(frozen=True, repr=False)
 class EmbeddedRankings(Given, View):
-    """Rankings judged by the cosine of your vectors; without a threshold the server's 0.8 holds."""
+    """Rankings judged by the cosine of your vectors; the default threshold is the server's 0.8."""
 
     rankings: Sequence[EmbeddedRanking]
     min_score: float | None = None
@@ -65,7 +65,7 @@ def _packed(rows: Sequence[Sequence[float]]) -> bytes:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a file: from the character `start`, counted from 0, up to, not including, `end`."""
+    """A part of a file: characters from `start`, counted from 0, up to but excluding `end`."""
 
     file: str
     start: int
@@ -74,7 +74,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans(Given):
-    """The spans that stand for the texts of a group, the retrieved ones best rank first."""
+    """Spans in place of the texts of a group, the retrieved ones best rank first."""
 
     expected: Sequence[Span] = ()
     retrieved: Sequence[Span] = ()
@@ -100,13 +100,13 @@ _READ_ONCE = {
 class QueryGroup(View):
     """One query with expected and retrieved texts: every pair of them is a context.
 
-    Verdicts come retrieved-major: all expected texts for retrieved[0], then for retrieved[1].
+    Verdicts are retrieved-major: all expected texts for retrieved[0], then for retrieved[1].
     `document_ids` names the retrieved documents; `relevant_document_ids` makes `evaluate` match
     by id instead of judging; ids are text or whole numbers, compared as text. Embeddings or spans
-    may stand for the texts. Without `expected` a judge whose rubric shows no expected text judges
-    each retrieved text by itself. `negatives` are texts that should not be found, on which
-    `evaluate` reports. `grades` of documents by their ids, 0 for those judged not relevant, say
-    more than `relevant_document_ids`, which are then those above 0.
+    may take the place of texts. Without `expected`, a judge whose rubric shows no expected text
+    judges each retrieved text by itself. `negatives` are texts that should not be found; `evaluate`
+    reports those that were. `grades` maps document ids to grades, 0 for those judged not relevant;
+    `relevant_document_ids` are then those above 0.
     """
 
     query: str = ""
@@ -132,24 +132,24 @@ class QueryGroup(View):
 
     @property
     def by_id(self) -> bool:
-        """Whether results are matched by document id, and not judged."""
+        """Whether results are matched by document id, not judged."""
         return bool(self.relevant_document_ids or self.grades)
 
     @property
     def n_expected(self) -> int:
-        """The number of expected texts, or of what stands for them."""
+        """The number of expected texts, or of spans or vectors in their place."""
         return self._count("expected")
 
     @property
     def open_ended(self) -> bool:
-        """Whether texts were retrieved, and no text or one blank text says what was expected."""
+        """Whether texts were retrieved, and no text is expected, or one blank text."""
         if not self.retrieved or self.by_id or any(self.expected):
             return False
         return len(self.expected) <= 1 and self.embeddings is None and self.spans is None
 
     @property
     def n_retrieved(self) -> int:
-        """The number of retrieved texts, or of what stands for them."""
+        """The number of retrieved texts, or of spans or vectors in their place."""
         return self._count("retrieved")
 
     def _count(self, side: str) -> int:
@@ -164,7 +164,7 @@ class QueryGroup(View):
 _RARE = {"flagged_reserved_tokens", "flagged_fallback", "flagged_unknown_tokens"}
 _FLAGGED = "flagged_"
 _RARE_COLUMNS: Mapping[str, float] = {"agreement": 0.0, "probability": 0.0, "stage": 0}
-"""The columns that are empty unless the judge fills them, and what then fills their gaps."""
+"""The columns that only some judges fill, and the value that fills gaps in them."""
 _COLUMNS: Mapping[str, float] = {
     "relevant": False,
     "score": 0.0,
@@ -187,12 +187,12 @@ class VerdictError:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer for one context. `relevant` and `score` are None unless the status is OK.
+    """The verdict on one context. `relevant` and `score` are None unless the status is OK.
 
-    So is `agreement`, the share of votes on the larger side, and always for judges without votes;
-    and `probability`, that it is relevant, and always for judges that are not calibrated. `stage`
-    is that of a cascade which settled it, from 1; None where none did, and for other judges.
-    `grade` is that of a judge that gives grades, None for others.
+    `agreement` is the share of votes on the larger side, None for judges without votes;
+    `probability` is that of being relevant, None for judges without a calibration; both are None
+    unless the status is OK. `stage` is the stage of a cascade that settled it, from 1, None if none
+    did or for other judges. `grade` is None for judges that give no grades.
     """
 
     status: Status
@@ -212,12 +212,12 @@ class Verdict:
 class Verdicts(View, Listed[Verdict]):
     """The verdicts of a call as parallel columns; indexing gives one as a Verdict.
 
-    `relevant` and `score` are False and 0.0 where the status is not OK. `offsets[g]:offsets[g+1]`
-    are the verdicts of group g. `errors` holds the missing ones by index. Judges that vote fill
-    `agreement`, calibrated ones `probability`; those that ask a language model tell their `usage`,
-    and `details` when asked to. `groups` are those that were judged, where they are known, for
-    `to_rows`. A slice is a list. Columns are lists; of groups that are read as they are sent they
-    are arrays, of 15 bytes a verdict in all.
+    `relevant` and `score` are False and 0.0 if the status is not OK. `offsets[g]:offsets[g+1]` are
+    the verdicts of group g. `errors` has those of missing verdicts by index. Judges that vote fill
+    `agreement`, calibrated ones `probability`; those that ask a language model report `usage`, and
+    `details` on request. `groups` are the judged groups, if known, for `to_rows`. A slice is a
+    list. Columns are lists; for groups that are read while they are sent, they are arrays, which
+    take 15 bytes per verdict in all.
     """
 
     relevant: Sequence[bool]
@@ -246,7 +246,7 @@ class Verdicts(View, Listed[Verdict]):
     ) -> Verdicts:
         """Return single verdicts as columns.
 
-        There are probabilities only where every verdict that exists has one.
+        Probabilities are kept only if every verdict that is OK has one.
         """
         columns: dict[str, Any] = {}
         for name, blank in _COLUMNS.items():
@@ -269,7 +269,7 @@ class Verdicts(View, Listed[Verdict]):
         return len(self.relevant)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdicts as rows, with the judge and what it took."""
+        """Return the verdicts as rows, with the judge and its usage."""
         return {
             "verdicts": self.to_rows(),
             "signature": self.judge.signature,
@@ -279,9 +279,9 @@ class Verdicts(View, Listed[Verdict]):
         }
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a verdict. Ranks count from 1, groups and expected texts from 0.
+        """Return a row per verdict. Ranks count from 1, groups and expected texts from 0.
 
-        What the groups would tell is None where they are not known.
+        Without known groups, their cells are None.
         """
         return [
             place | self._row(index)
@@ -318,28 +318,28 @@ class Verdicts(View, Listed[Verdict]):
 
     @property
     def n_ok(self) -> int:
-        """The number of verdicts that exist."""
+        """The number of verdicts that are OK."""
         return self.status.count(int(Status.OK))
 
     @property
     def coverage(self) -> float | None:
-        """The share of verdicts that exist; None when there are none at all."""
+        """The share of verdicts that are OK; None without verdicts."""
         return self.n_ok / len(self) if len(self) else None
 
     def count(self, flag: Flag) -> int:
-        """Return the number of verdicts that carry a flag."""
-        # Few distinct ones stand in a column, and `&` of members of an enum takes a microsecond.
+        """Return the number of verdicts that have a flag."""
+        # A column has few distinct values, and `&` of enum members takes a microsecond.
         return sum(n for flags, n in Counter(self.flags).items() if flags & flag)
 
 
 def join_verdicts(
     parts: Iterable[tuple[Verdicts, bool]], groups: Sequence[QueryGroup] = ()
 ) -> Verdicts:
-    """Return the verdicts of parts, one after the other, under the judge of the first.
+    """Return the verdicts of parts, joined in order, with the judge of the first.
 
-    That the others are of the same judge is for the caller to see to. Each part comes with whether
-    its first group is more of the last one before. Parts are read once and let go; columns are of
-    the kind that those of the first are.
+    The caller ensures that all parts are of one judge. Each part comes with whether its first group
+    continues the last one before. Parts are read once and not kept; columns are lists or arrays,
+    as in the first part.
     """
     judge: JudgeIdentity | None = None
     columns: dict[str, Any] = {}
@@ -374,15 +374,15 @@ def _empty_like(column: Any) -> Any:  # noqa: ANN401 - any kind of column
 
 
 def _fill(column: Any, size: int) -> None:  # noqa: ANN401 - any kind of column
-    """Make a column so long, with zeros."""
+    """Pad a column with zeros to a size."""
     column.extend([0] * (size - len(column)))
 
 
 def vote_agreement(verdict: Verdict, judge: JudgeIdentity) -> float | None:
-    """Return the agreement of a verdict's votes; None where fewer than two samples voted.
+    """Return the agreement of a verdict's votes; None if fewer than two samples voted.
 
-    One sample agrees with itself, which is no vote. How many voted is known when there are
-    details; without them, a judge that asks once is known by its signature.
+    A single sample always agrees with itself. Details have the number of votes; without them, the
+    signature shows whether the judge asks once.
     """
     detail = verdict.detail
     if detail is not None and detail.samples:
@@ -395,12 +395,12 @@ def vote_agreement(verdict: Verdict, judge: JudgeIdentity) -> float | None:
 def _places(
     offsets: Sequence[int], groups: Sequence[QueryGroup], total: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield what each verdict is about: its group and, where that is known, query and rank."""
+    """Yield the place of each verdict: its group and, if known, its query and rank."""
     ends = pairwise(offsets) if len(offsets) > 1 else [(0, total)]
     known = chain(groups, repeat(QueryGroup()))
     for number, ((start, end), group) in enumerate(zip(ends, known, strict=False)):
         width = group.n_expected or 1
-        # Others are not the groups as they were judged.
+        # If sizes differ, these are not the groups as they were judged.
         fits = width * group.n_retrieved == end - start
         about = ("query_id", "query", "rank", "document_id", "expected")
         for offset in range(end - start):
@@ -423,7 +423,7 @@ class JudgedChunk(View):
 
 @dataclass(frozen=True, repr=False)
 class VerdictCounts(View):
-    """How many verdicts have each status, and remarks worth knowing."""
+    """How many verdicts have each status, and each of the more important flags."""
 
     ok: int = 0
     error: int = 0
@@ -438,21 +438,21 @@ class VerdictCounts(View):
 
     @classmethod
     def of(cls, verdicts: Verdicts | None) -> VerdictCounts:
-        """Return the counts of some verdicts, or of none."""
+        """Return the counts of verdicts; zeros for None."""
         if verdicts is None:
             return cls()
-        # A column counts an integer a thousand times faster than members of an IntEnum.
+        # Counting an int in a column is a thousand times faster than counting an IntEnum member.
         counts = {each.name.lower(): verdicts.status.count(int(each)) for each in Status}
         for name in (part.name for part in fields(cls) if part.name.startswith(_FLAGGED)):
             counts[name] = verdicts.count(Flag[name.removeprefix(_FLAGGED).upper()])
         return cls(**counts, relevant=verdicts.relevant.count(True))
 
     def __add__(self, other: VerdictCounts) -> VerdictCounts:
-        """Return the counts of both."""
+        """Return the sums of the counts."""
         return VerdictCounts(*map(add, astuple(self), astuple(other)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts by name; those that few verdicts have only where there are any."""
+        """Return the counts by name; rare flags only if there are any."""
         counts = ((part.name, getattr(self, part.name)) for part in fields(self))
         return {name: n for name, n in counts if n or name not in _RARE}
 
@@ -466,8 +466,8 @@ class VerdictCounts(View):
 class VerdictSample:
     """One answer of a language model. `relevant` and `score` are None unless it is a vote.
 
-    Of a panel it is the verdict of one member, whose signature is `judge`. `fallback` names the
-    model that answered in place of the one that was asked, "" when that one did.
+    For a panel, it is the verdict of the member whose signature is `judge`. `fallback` names the
+    model that answered in place of the one asked; "" if that one answered.
     """
 
     status: Status
@@ -485,7 +485,7 @@ class VerdictDetail:
     """How a language model came to one verdict.
 
     `rationale` is the reasoning of the first sample that agrees with the verdict. `model` and
-    `system_fingerprint` are what its provider says has answered.
+    `system_fingerprint` are as reported by the provider.
     """
 
     rationale: str

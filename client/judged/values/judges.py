@@ -1,4 +1,4 @@
-"""Which judge is asked and how, which one answered, and what asking took."""
+"""Judges, their options and identities, and the usage of language models."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Counts = TypeVar("Counts", "StageUsage", "CascadeUsage", "Usage", "CostEstimate"
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge and what you override of it. The empty one is the server's default.
+    """A judge with your overrides. Without a kind, it is the server's default.
 
     `members` are the judges of a `panel`; a string is a kind. A `calibration` adds a probability to
-    each verdict; a string is the name of one that the server has. `guarantee` is that of a cascade
-    as `calibrate_cascade` made it; replies repeat it.
+    each verdict; a string is the name of one that the server has. `guarantee` is a cascade's, as
+    `calibrate_cascade` made it; replies repeat it.
     """
 
     kind: str = ""
@@ -52,7 +52,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class PanelMember:
-    """A judge of a panel; its weight counts in the profile `weighted`, None stands for 1."""
+    """A judge of a panel. Its weight is used by the profile `weighted`; None means 1."""
 
     judge: Judge | str
     weight: float | None = None
@@ -62,7 +62,7 @@ class PanelMember:
 
 
 def to_judge(judge: PanelMember | Judge | str) -> Judge:
-    """Return the judge that a member is, or that a kind names."""
+    """Return the Judge of a panel member, or of a kind."""
     if isinstance(judge, PanelMember):
         return to_judge(judge.judge)
     return Judge(judge) if isinstance(judge, str) else judge
@@ -70,12 +70,12 @@ def to_judge(judge: PanelMember | Judge | str) -> Judge:
 
 @dataclass(frozen=True)
 class JudgeIdentity:
-    """Which judge ran, precisely enough to repeat it.
+    """The identity of a judge that ran, precise enough to repeat it.
 
-    `scoring_key` is a SHA-256 in hex over all that can change a score; `fingerprint` covers
-    min_score too; `signature` is the same for people, in one stable line. `max_grade` is the top
-    of the scale of a judge that gives grades, score times max_grade; 0 for one that gives none.
-    Two are equal where their fingerprints are.
+    `scoring_key` is a SHA-256 in hex over everything that can change a score; `fingerprint` also
+    covers min_score; `signature` is a readable form of both, in one stable line. `max_grade` is the
+    highest grade of a judge that gives grades (score times max_grade), 0 for others. Two identities
+    are equal if their fingerprints are.
     """
 
     kind: str = field(compare=False)
@@ -98,8 +98,8 @@ class JudgeIdentity:
     ) -> JudgeIdentity:
         """Return the identity of a judge from its printable parts, in the order they print.
 
-        `secret_parts` enter the key but are too long to print (full file hashes, say). Fields are
-        length-prefixed, so that no two different lists of parts share a key.
+        `secret_parts` are part of the key but too long to print, such as full file hashes. Fields
+        are length-prefixed, so that different lists of parts never share a key.
         """
         digest = hashlib.sha256()
         head = [("kind", kind), ("profile", profile), ("version", str(version))]
@@ -129,8 +129,8 @@ class Asking:
     """How language models are asked; judges that ask none ignore it.
 
     `max_cost` is the most that the models may cost, above 0, in the currency of the server's
-    prices; None leaves it to the server's own limits. What could exceed it is not asked. It holds
-    for the call as a whole: of several messages each gets the share that its contexts are of all.
+    prices; None means only the server's own limits. Calls that could exceed it are not made. It
+    applies to the call as a whole: of several messages, each gets what the earlier ones left.
     """
 
     cache: CacheMode = CacheMode.USE
@@ -139,7 +139,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class StageUsage:
-    """What one stage of a cascade did: the items it was asked about and settled, what it cost.
+    """The items that one stage of a cascade was asked about and settled, and its cost.
 
     An item is one retrieved text with all expected ones. `cost` is None without a price.
     """
@@ -150,17 +150,17 @@ class StageUsage:
     cost: float | None = 0.0
 
     def __add__(self, other: StageUsage) -> StageUsage:
-        """Return both together."""
+        """Return the sum."""
         return _summed(self, other, judge=self.judge)
 
 
 @dataclass(frozen=True)
 class CascadeUsage:
-    """What a cascade did as a whole, or would do.
+    """The usage of a whole cascade, real or estimated.
 
-    `avoided_cost` is what the calls that it did not make would have cost at most, None where a
-    price is not configured. `guarantee` is the one that it was asked with; `shift` says whether it
-    holds for these data, by the `counts` of their items.
+    `avoided_cost` is the most that the calls which it avoided would have cost, None if a price is
+    not configured. `guarantee` is the one that it was asked with; `shift` says whether it holds for
+    these data, by the `counts` of their items.
     """
 
     stages: tuple[StageUsage, ...]
@@ -169,7 +169,7 @@ class CascadeUsage:
     counts: Sequence[int] = field(default=(), repr=False)
 
     def __add__(self, other: CascadeUsage) -> CascadeUsage:
-        """Return both together, which are of the same cascade."""
+        """Return the sum; both must be of the same cascade."""
         return _summed(
             self,
             other,
@@ -180,20 +180,20 @@ class CascadeUsage:
 
     @property
     def shift(self) -> Shift | None:
-        """Whether these data are unlike the labels of the guarantee; None without one."""
+        """Whether these data differ from the labels of the guarantee; None without a guarantee."""
         return None if self.guarantee is None else find_shift(self.guarantee, self.counts)
 
     @property
     def unsettled(self) -> int:
-        """How many items no stage settled."""
+        """The number of items that no stage settled."""
         asked = self.stages[0].asked if self.stages else 0
         return asked - sum(stage.settled for stage in self.stages)
 
 
 def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN401 - fields
-    """Return a value with the sums of all fields but the `others`, which are given.
+    """Return a value with the sums of all fields, and `others` as given.
 
-    Without one of two costs there is no sum; without one of two cascades the other is it.
+    The sum of a number and None is None; that of a cascade and None is the cascade.
     """
     for name in _names(type(one)):  # type: ignore[arg-type]  # types are hashable
         if name in others:
@@ -206,22 +206,22 @@ def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN40
     return type(one)(**others)
 
 
-@cache  # each call of a model is counted, and looking them up takes half of that
+@cache  # usage is summed for each call of a model, and the look-up would take half of the time
 def _names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
     return tuple(part.name for part in fields(kind))
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What calls to language models took: `calls` were answered, `attempts` were made.
+    """The usage of language models: `calls` were answered, `attempts` were made.
 
-    `cost` is in the currency of the server's prices, None where a price is not configured.
-    `latency_s` is summed over the calls. `cached` samples came from the verdict cache, `shared`
-    ones from the call of another caller who asked the same at that moment. `avoided_calls` were not
-    made, since an earlier stage of a cascade settled the item; `cascade` is what its stages did,
-    None for other judges. Of `estimated` calls the provider told no tokens that can be: they count
-    with the most they can have, as does what requests without a reply may have cost. `left_out`
-    names what else stood beside replies and can't be what its name says.
+    `cost` is in the currency of the server's prices, None if a price is not configured. `latency_s`
+    is summed over the calls. `cached` samples came from the verdict cache, `shared` ones from an
+    identical call of another caller at that moment. `avoided_calls` were not made, because an
+    earlier stage of a cascade settled the item; `cascade` is the usage of its stages, None for
+    other judges. For `estimated` calls, the provider reported no plausible token counts: they count
+    with the most that they can have, as do requests without a reply. `left_out` names other fields
+    of replies that were ignored because their values are implausible.
     """
 
     calls: int = 0
@@ -238,7 +238,7 @@ class Usage:
     left_out: tuple[str, ...] = ()
 
     def __add__(self, other: Usage) -> Usage:
-        """Return both together."""
+        """Return the sum."""
         left_out = self.left_out
         if other.left_out != left_out:
             left_out = tuple(sorted({*left_out, *other.left_out}))
@@ -246,7 +246,7 @@ class Usage:
 
     @property
     def reported(self) -> Usage:
-        """The usage as documents have it: without a guarantee that does not hold for the data."""
+        """The usage for documents: without a guarantee that does not hold for the data."""
         cascade = self.cascade
         if cascade is None or cascade.shift is None or not cascade.shift.unlike:
             return self
@@ -255,12 +255,12 @@ class Usage:
 
 @dataclass(frozen=True, repr=False)
 class CostEstimate(View):
-    """What judging or scoring would take at most, without retries; nothing was asked.
+    """The most that judging or scoring would use, without retries; no model was asked.
 
-    `contexts` counts pairs of an item and a rubric where answers are to be scored. `cache_hits` is
-    how many samples the server's cache would answer. `cost` is in `currency`: 0 without calls, None
-    where a price is not configured. Of work that travels in several messages it is the sum, so that
-    a text in two of them counts twice among `distinct_texts`.
+    For answers, `contexts` counts pairs of an item and a rubric. `cache_hits` is the number of
+    samples in the server's cache. `cost` is in `currency`: 0 without calls, None if a price is not
+    configured. Work in several messages is summed, so that a text in two of them counts twice among
+    `distinct_texts`.
     """
 
     contexts: int = 0
@@ -274,5 +274,5 @@ class CostEstimate(View):
     cascade: CascadeUsage | None = None
 
     def __add__(self, other: CostEstimate) -> CostEstimate:
-        """Return both together."""
+        """Return the sum."""
         return _summed(self, other, currency=self.currency or other.currency)
