@@ -1,1 +1,1 @@
-"""What an operator sees of a running server: metrics for Prometheus, and whether it is ready."""
+"""Monitoring of a running server: metrics for Prometheus, readiness, and OpenTelemetry spans."""

@@ -1,10 +1,10 @@
 """Sends spans to a collector, by OTLP over HTTP.
 
-The names are those of OpenTelemetry's semantic conventions, for RPC and for generative AI; what
-these have not is under `judged.`. No text of a caller is ever in them.
+Names follow OpenTelemetry's semantic conventions for RPC and generative AI; other attributes are
+under `judged.`. Spans never contain callers' texts.
 
-`api.interceptor` tells of calls: OpenTelemetry's own instrumentation of grpc.aio, or any other that
-patches libraries, is no part of a request's way.
+`api.interceptor` reports the calls. OpenTelemetry's own instrumentation of grpc.aio, which patches
+libraries, is not used.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from judged_server.settings import SettingsError
 from judged_server.telemetry import EndCall, ModelCall, StageRun
 
 _BATCHES: dict[str, Any] = {"max_queue_size": 1 << 15, "max_export_batch_size": 2048}
-"""Spans that wait to be sent; beyond them the oldest are lost."""
+"""The queue of spans to send; when it is full the oldest are dropped."""
 FLUSH_S = 5.0
-"""How long the end of the server may wait for what was not sent yet."""
+"""How long the server's shutdown may wait for unsent spans."""
 
 _PROPAGATED = frozenset({"traceparent", "tracestate"})
 _SERVER_FAULTS = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
 )
-"""Statuses for which the conventions blame the server; the others are its answer."""
+"""Statuses that are errors of a server span by the conventions."""
 _PROVIDERS = {"gemini": "gcp.gemini"}
-"""Names of providers in the conventions, where they are not those of our dialects."""
+"""Names of providers in the conventions, where they differ from our dialects."""
 _NS = 1e9
 
 
 class OtlpExport:
-    """Collects what a server tells, and sends it from threads of its own.
+    """Collects spans of the server, and sends them from threads of its own.
 
-    Implements the Tracer of `telemetry`. A slow collector, or none, costs spans, never calls.
+    Implements the Tracer of `telemetry`. A slow or missing collector loses spans, never calls.
     """
 
     def __init__(self, endpoint: str, version: str) -> None:
-        """Send to an OTLP/HTTP receiver, http://127.0.0.1:4318 say. Raises SettingsError."""
+        """Send to an OTLP/HTTP receiver such as http://127.0.0.1:4318. Raises SettingsError."""
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise SettingsError(
@@ -61,7 +61,7 @@ class OtlpExport:
                 "http://127.0.0.1:4318 say"
             )
         resource = Resource.create({"service.name": "judged", "service.version": version})
-        # Which calls are sent is up to its variables, OTEL_TRACES_SAMPLER and its argument.
+        # The SDK samples calls by OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.
         self._spans = TracerProvider(resource=resource, shutdown_on_exit=False)
         spans = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", session=_session())
         self._spans.add_span_processor(BatchSpanProcessor(spans, **_BATCHES))
@@ -69,7 +69,7 @@ class OtlpExport:
         self._propagator = TraceContextTextMapPropagator()
 
     def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> EndCall:
-        """Begin a call, under the span that its W3C trace context names if it has one."""
+        """Begin the span of a call, as a child of its W3C trace context if it has one."""
         carrier = {
             key: value for key, value in metadata if key in _PROPAGATED and isinstance(value, str)
         }
@@ -80,12 +80,12 @@ class OtlpExport:
             SpanKind.SERVER,
             {"rpc.system.name": "grpc", "rpc.method": name},
         )
-        # Never taken back: the context ends with the task of the call.
+        # Never detached: the context ends with the task of the call.
         context.attach(trace.set_span_in_context(span, Context()))
         return partial(_end_call, span)
 
     def stages(self, runs: Sequence[StageRun]) -> None:
-        """Tell what was done for the call in work; runs of one stage are one span."""
+        """Record the stages of the call in work; all runs of one stage make one span."""
         by_stage: defaultdict[str, list[StageRun]] = defaultdict(list)
         for run in runs:
             by_stage[run.stage].append(run)
@@ -98,7 +98,7 @@ class OtlpExport:
             span.end(max(run.ended_ns for run in of_stage))
 
     def question(self, call: ModelCall) -> None:
-        """Tell of a question that has just ended."""
+        """Record a model call that has just ended."""
         ended_ns = time.time_ns()
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
@@ -130,8 +130,8 @@ class OtlpExport:
         span.end(ended_ns)
 
     def close(self) -> None:
-        """Send what waits, and end; takes up to FLUSH_S, and so is not for the event loop."""
-        # On a thread that nobody waits for any longer: the SDK's own limit is 30 s.
+        """Send the unsent spans, and shut down. Blocks up to FLUSH_S: not for the event loop."""
+        # On a daemon thread, since the SDK's own time limit is 30 s.
         end = threading.Thread(target=self._spans.shutdown, daemon=True)
         end.start()
         end.join(FLUSH_S)
@@ -150,7 +150,7 @@ def _end_call(span: Span, code: str, reason: str, request_id: str, tenant: str) 
 
 
 def _session() -> requests.Session:
-    """Return a session that asks nobody but the collector: no proxies of the environment."""
+    """Return a session that uses no proxy from the environment and follows no redirects."""
     session = requests.Session()
     session.trust_env = False
     session.max_redirects = 0

@@ -1,6 +1,6 @@
-"""The metrics of a server, as Prometheus reads them, and the port where it does.
+"""The server's metrics in Prometheus's format, and the port that serves them.
 
-Labels are bounded: methods, codes, reasons, stages and caches by the contract, models and providers
+Labels are bounded: methods, codes, reasons, stages and caches by the contract, models, providers
 and tenants by their configuration.
 """
 
@@ -36,7 +36,7 @@ _SHORT = (0.0001, 0.0003, *_LONG[:-2])
 
 
 class Figure(NamedTuple):
-    """A counter, or with buckets the distribution of a time in seconds."""
+    """A counter, or with `buckets` a histogram of a time in seconds."""
 
     text: str
     labels: tuple[str, ...] = ()
@@ -66,14 +66,14 @@ FIGURES = {
     ),
     "loop_lag_seconds": Figure("How late the event loop was.", (), _LONG[:-4]),
 }
-"""What `telemetry.note` adds to, by the name that follows `judged_`."""
+"""The metrics that `telemetry.note` adds to; each is exported as `judged_NAME`."""
 _TIMEOUT_S = 5.0
 _TOKEN_CHARACTERS = 32
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 Read = float | Mapping[str, float] | None
-"""What is read when somebody asks: a value, or one for each value of a label."""
+"""What is read at each scrape: a value, one per value of a label, or None for no metric."""
 READINGS = {
     "ready": ("1 while the server is ready for calls.", ""),
     "calls_in_work": ("Calls that have begun and not ended.", ""),
@@ -99,16 +99,16 @@ READINGS = {
         "",
     ),
 }
-"""The texts and labels of what is read when somebody asks, by the name that follows `judged_`."""
+"""The help text and label of each metric that is read at a scrape, exported as `judged_NAME`."""
 _COUNTED = "reload_failures"
 
 
 class PrometheusMetrics:
-    """Hears what happens, and tells it."""
+    """Records metrics, and renders them for Prometheus."""
 
     def __init__(self, version: str, readings: Callable[[], Mapping[str, Read]]) -> None:
-        """Take what reads READINGS."""
-        # Else each counter and histogram has a series more for each of its labels' values.
+        """Register all metrics; `readings` returns the values of READINGS at each scrape."""
+        # Else each series of a counter or histogram has a second one, `_created`.
         disable_created_metrics()
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -122,7 +122,7 @@ class PrometheusMetrics:
         registry.register(self)
 
     def note(self, figure: str, value: float, *labels: str) -> None:
-        """Add to a counter, or to the distribution of a time."""
+        """Add to a counter, or a value to a histogram."""
         metric = self._figures[figure]
         if labels:
             metric = metric.labels(*labels)
@@ -136,7 +136,7 @@ class PrometheusMetrics:
         return bytes(generate_latest(self._registry))
 
     def collect(self) -> Iterable[Metric]:
-        """Return what is read when somebody asks."""
+        """Yield the metrics of READINGS; the registry calls this at each scrape."""
         for name, read in self._readings().items():
             text, label = READINGS[name]
             kind = CounterMetricFamily if name == _COUNTED else GaugeMetricFamily
@@ -150,14 +150,14 @@ class PrometheusMetrics:
 
 
 class Token(WatchedFiles[bytes]):
-    """The token that /metrics wants to be shown, as its SHA-256."""
+    """The token that /metrics requires, stored as its SHA-256."""
 
     def __init__(self, file: Path) -> None:
-        """Read the file. Raises SettingsError when it can't be used."""
+        """Read the file. Raises SettingsError if it can't be used."""
         super().__init__("metrics_token", [file], lambda _: self._load(file))
 
     def is_shown(self, request: web.Request) -> bool:
-        """Say whether a request shows the token."""
+        """Return whether a request carries the token."""
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         digest = sha256(shown.strip().encode(errors="surrogateescape")).digest()
         return scheme.lower() == "bearer" and compare_digest(digest, self.now)
@@ -180,7 +180,7 @@ class Token(WatchedFiles[bytes]):
 
 
 class MonitoringPort(Port):
-    """The port of an operator: /metrics, /healthz, /readyz. By GET only."""
+    """The operator's port: /metrics, /healthz and /readyz, by GET only."""
 
     def __init__(
         self,
@@ -189,9 +189,9 @@ class MonitoringPort(Port):
         is_ready: Callable[[], bool],
         certificates: Shown | None,
     ) -> None:
-        """Raise AddressError for an address by which strangers could read, SettingsError as Token.
+        """Raise AddressError for an unprotected address, and SettingsError as Token does.
 
-        Other machines are served by TLS, this one too where it asks for certificates.
+        Uses TLS for other machines, and on a local address if clients must show certificates.
         """
         address = Address.parse(settings.metrics_listen or "", "metrics_listen")
         file, client_ca = settings.metrics_token_file, settings.metrics_client_ca
@@ -218,19 +218,19 @@ class MonitoringPort(Port):
         )
         self.metrics = metrics
         self.token = None if file is None else Token(file)
-        self._asks_nobody = (file or client_ca) is None
+        self._is_open = (file or client_ca) is None
 
     async def refresh(self) -> None:
-        """Take over the certificate and the token, where they have changed."""
+        """Use the certificate and the token as they are now in their files."""
         await super().refresh()
         if self.token is not None:
             await asyncio.to_thread(self.token.refresh)
 
     async def _tell_metrics(self, request: web.Request) -> web.Response:
-        if self._asks_nobody and (refused := wrong_host(request)):
+        if self._is_open and (refused := wrong_host(request)):
             raise web.HTTPForbidden(text=refused)
         if self.token is not None and not self.token.is_shown(request):
-            told = "the metrics want a token: authorization: Bearer, and that of metrics_token_file"
-            raise web.HTTPUnauthorized(text=told, headers={"WWW-Authenticate": "Bearer"})
+            rule = "the metrics want a token: authorization: Bearer, and that of metrics_token_file"
+            raise web.HTTPUnauthorized(text=rule, headers={"WWW-Authenticate": "Bearer"})
         text = await asyncio.to_thread(self.metrics.text)
         return web.Response(body=text, headers={"Content-Type": _TEXT})

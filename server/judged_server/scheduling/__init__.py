@@ -1,1 +1,1 @@
-"""Whose work is done next, and how much is let in."""
+"""Scheduling: whose work is done next, and how much work is admitted."""

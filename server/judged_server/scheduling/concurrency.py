@@ -1,10 +1,10 @@
-"""What runs beside what: work on threads, so that the event loop is free, and jobs as tasks.
+"""Concurrency: work on threads, which keeps the event loop free, and jobs as asyncio tasks.
 
-Two rules say where work runs:
+Two rules decide where work runs:
 
 * Reading and judging texts of less than INLINE_BYTES stays on the event loop, since handing it to a
   thread costs about 0.1 ms.
-* Everything else runs on a thread, and what computes takes turns there (`run_computation`).
+* Everything else runs on a thread; computations take turns there (`run_computation`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from judged_server.scheduling.fairness import Admission, FairQueue, Resource, se
 from judged_server.tenant import SENDER, Sender
 
 TURN_S = 0.01
-"""How long work runs while other work waits, for a sender of weight 1."""
+"""How long a turn is for a sender of weight 1, when other work waits."""
 INTERACTIVE_S = 0.2
-"""How long work is interactive: what has run for longer waits behind what has not."""
+"""Work that has run for longer counts as batch work: it waits behind interactive work."""
 MOST_BEGUN = 64
-"""Work that is begun, and holds a thread, at a time."""
+"""The most pieces of work that have begun, each of which holds a thread."""
 
 _UNBOUNDED = Resource("", math.inf, math.inf)
-"""For work without a cost, which is never refused."""
+"""For work without a cost, which is never rejected."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """Work of one call: what `admission` counts of it, and how far it is."""
+    """Work of one call: the facts that `admission` needs, and its progress."""
 
     run: Callable[[], Any]
     future: asyncio.Future[Any]
@@ -51,18 +51,18 @@ class _Work:
     gone: bool = False
     ran_s: float = 0.0
     turn_s: float = TURN_S
-    """How long its last turn was, which is what the next one is charged."""
+    """How long its last turn was; charged when the next one begins."""
     since: float = 0.0
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     has_turn: threading.Event = field(default_factory=threading.Event)
 
 
 class FairThreads:
-    """Runs work on threads, some at once, the rest in turns. Safe for threads.
+    """Runs work on threads: a fixed number at a time, senders taking turns. Safe for threads.
 
-    A thread can't be stopped from outside, but all that runs here calls `checkpoint` every 50 ms at
-    the latest. There work of which others wait for a turn lets one of them run, and goes on when it
-    has the next one; and there it ends once its caller has gone.
+    A thread can't be stopped from outside, so all work that runs here calls `checkpoint` at least
+    every 50 ms. There it ends if its caller has left. If other work waits and its turn is over, it
+    blocks until its next turn.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FairThreads:
         clock: Callable[[], float] = time.monotonic,
         most_begun: int = MOST_BEGUN,
     ) -> None:
-        """Let `at_once` threads run at a time; no thread begins before it is needed."""
+        """Run work on `at_once` threads at a time. Threads are started on demand."""
         self._threads = ThreadPoolExecutor(most_begun, thread_name_prefix=name)
         self._most_begun = most_begun
         self._at_once = at_once
@@ -86,11 +86,11 @@ class FairThreads:
     async def run(
         self, work: Callable[[], Result], cost: int = 0, deadline: float | None = None
     ) -> Result:
-        """Return work(), which calls `checkpoint` now and then.
+        """Return work(), which must call `checkpoint` regularly.
 
-        `cost` is its work as the admission counts it, `deadline` when its caller stops waiting, on
-        the clock of `time.monotonic`. Cancelling it ends the work at its next checkpoint. Raises
-        Overloaded and DeadlineTooShort.
+        `cost` is in the admission's unit; `deadline` is when its caller stops waiting, by
+        `time.monotonic`. Cancellation ends the work at its next checkpoint. Raises Overloaded and
+        DeadlineTooShort.
         """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         sender = self.admission.sender(SENDER.get(), cost)
@@ -109,7 +109,7 @@ class FairThreads:
             raise
 
     def _begin_next(self) -> None:
-        """Let what waits run, as long as there is room."""
+        """Start or resume waiting work while fewer than `at_once` threads run."""
         while self._running < self._at_once and (work := self._waiting.first()) is not None:
             if not work.gone and self.admission.is_late(work, self._clock()):
                 self.admission.left(work)
@@ -129,11 +129,11 @@ class FairThreads:
                 self._threads.submit(self._work, work)
 
     def _work(self, work: _Work) -> None:
-        """Do all of it, on a thread of its own."""
+        """Run the work from start to end, on a thread of its own."""
         result, error = None, None
         try:
             result = work.context.run(watched, partial(self._let_others, work), work.run)
-        except BaseException as problem:  # noqa: BLE001 - it is the caller's
+        except BaseException as problem:  # noqa: BLE001 - the caller gets it
             error = problem
         settle(work.future, result, error)
         with self._lock:
@@ -146,7 +146,7 @@ class FairThreads:
             self._begin_next()
 
     def _let_others(self, work: _Work) -> bool:
-        """Wait for another turn if this one is over; say whether the caller has gone."""
+        """Wait for the next turn if this one is over; return whether the caller has left."""
         if work.gone:
             return True
         turn_s = self._clock() - work.since
@@ -174,28 +174,27 @@ Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
 INLINE_BYTES = 1 << 16
-"""Texts of so many bytes go to a thread. Fewer take at most a few milliseconds."""
+"""Texts of at least this size go to a thread. Smaller ones take at most a few milliseconds."""
 ITEM_BYTES = 200
-"""What a group, a context or a verdict counts beside its texts."""
+"""Size added for each group, context or verdict, besides its texts."""
 COLUMN_BYTES = 16
-"""What a verdict without details counts: it is a row of columns."""
+"""Size of a verdict without details, which is a row of columns."""
 
 _STARTED_TOGETHER = 32
-"""Jobs begin in this many at a time, so that their beginnings don't hold up the event loop."""
+"""Jobs begin this many at a time, so that starting them doesn't block the event loop."""
 INTERACTIVE_QUESTIONS = 32
-"""A call that asks more questions is batch work."""
+"""A call that asks a model more questions is batch work."""
 
 _COMPUTATIONS = FairThreads("computation", max(1, (os.cpu_count() or 1) - 1))
-"""For metrics and statistics, which may take seconds. They leave a core to other work."""
+"""For metrics and statistics, which may take seconds. Leaves one core for other work."""
 
 IN_PYTHON = FairThreads(
     "slices",
     1,
     Resource("judging by texts", 40e6, 1_000_000_000, 100_000),
 )
-"""For work in Python that is cut into slices of some 10 ms. One thread, because such work holds the
-interpreter lock: a second would add switches only. 40 million characters a second is what a lexical
-judge does."""
+"""For pure-Python work that is cut into slices of some 10 ms. One thread, because such work holds
+the GIL: a second would only add switches. A lexical judge does 40 million characters a second."""
 
 
 async def run_by_size(
@@ -204,7 +203,7 @@ async def run_by_size(
     *args: _Arguments.args,
     **kwargs: _Arguments.kwargs,
 ) -> Result:
-    """Return work(...) on texts of `size` bytes: on a thread from INLINE_BYTES on."""
+    """Return work(...) on texts of `size` bytes; runs on a thread from INLINE_BYTES up."""
     if size >= INLINE_BYTES:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
@@ -213,7 +212,7 @@ async def run_by_size(
 async def run_computation(
     work: Callable[_Arguments, Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
 ) -> Result:
-    """Return work(...), done on a thread, where the work of several callers takes turns.
+    """Return work(...), run on a thread in turns with other callers' work.
 
     When the caller is cancelled, the work ends at its next `checkpoint`, or never begins.
     """
@@ -221,7 +220,7 @@ async def run_computation(
 
 
 def choose_class(questions: int) -> None:
-    """Let the rest of this task wait behind interactive calls if it asks many questions."""
+    """Make the rest of this task batch work if it asks more than INTERACTIVE_QUESTIONS."""
     if questions > INTERACTIVE_QUESTIONS:
         SENDER.set(replace(SENDER.get(), is_batch=True))
 
@@ -229,17 +228,17 @@ def choose_class(questions: int) -> None:
 async def fan_out(
     work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job], at_once: int
 ) -> None:
-    """Return when every job is done; `at_once` tasks take them from one iterator, in order.
+    """Run all jobs on `at_once` tasks, which take them from one iterator, in order.
 
-    The first failure ends the others and is raised. So does a job that was cancelled by nobody, as
-    a RuntimeError: passed over, it would leave a hole among the results.
+    The first failure cancels the others and is raised. A stray CancelledError in a job raises
+    RuntimeError, since ignoring it would leave a result missing.
     """
     queue = iter(jobs)
 
     async def worker() -> bool:
         for job in queue:
             await work(job)
-            # One that the cache answers waits for nothing, and there may be thousands of them.
+            # Thousands of jobs that the cache answers never wait; let the event loop run between.
             await asyncio.sleep(0)
         return True
 
@@ -258,10 +257,10 @@ async def fan_out(
 
 @dataclass(frozen=True, slots=True)
 class Begun(Generic[Answer]):
-    """Work to run beside other work, and what to do once it has ended.
+    """Work to run concurrently, and what to do once it has ended.
 
-    `ended` is called once however the work ends: cancelled before its first step too, when nothing
-    of the coroutine runs, not even a `finally`.
+    `ended` is called exactly once, however the work ends: also when it is cancelled before its
+    first step, when nothing of the coroutine runs, not even a `finally`.
     """
 
     work: Coroutine[Any, Any, Answer]
@@ -271,11 +270,10 @@ class Begun(Generic[Answer]):
 async def work_in_window(
     begun: AsyncIterator[Begun[Answer]], window: int
 ) -> AsyncGenerator[Answer, None]:
-    """Yield what each work returns, as it finishes.
+    """Yield the result of each piece of work, as it finishes.
 
-    At most `window` of them are begun and not yet taken: no more are, until one answer has been
-    taken, so neither a fast sender nor a slow reader makes the server hold more than that. A
-    failure ends all work and is raised.
+    At most `window` are running or have results not yet taken, so neither a fast sender nor a slow
+    reader makes the server hold more than that. A failure cancels all work and is raised.
     """
     slots = asyncio.Semaphore(window)
     answers: asyncio.Queue[Answer | None] = asyncio.Queue(window + 1)
@@ -284,7 +282,7 @@ async def work_in_window(
         answers.put_nowait(await each.work)
 
     def end(each: Begun[Answer], _: asyncio.Task[None]) -> None:
-        each.work.close()  # it may never have started
+        each.work.close()  # it may never have been started
         each.ended()
 
     async def run() -> None:
@@ -300,11 +298,11 @@ async def work_in_window(
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         except asyncio.CancelledError as cancelled:
-            # The frame of TaskGroup keeps it (CPython 3.11), and it kept that frame and its tasks.
+            # TaskGroup's frame holds the error (CPython 3.11): a cycle that would keep its tasks.
             cancelled.__traceback__ = None
             raise
         finally:
-            # The queue has a place for this beside one for each slot, so it never blocks.
+            # The queue has one place more than there are slots, so this never blocks.
             answers.put_nowait(None)
 
     runner = asyncio.create_task(run())

@@ -1,20 +1,20 @@
-"""Fairness: senders take turns, and what is too much is refused.
+"""Fair scheduling: senders take turns, and excess work is rejected.
 
-How much work is let in:
+How much work is admitted:
 
-Work has a cost, estimated from the length of texts in tokens or characters, and is turned into time
-by the rate at which it was just done. A call counts whole until it ends: what is done of it makes
-no other call quicker.
+The cost of work is estimated from the length of its texts in tokens or characters, and converted to
+time by the rate measured lately. A call counts in full until it ends: finishing a part of it makes
+no other call faster.
 
-* Interactive calls together wait and run for at most `max_delay_s`. Beyond that a sender is let in
-  as long as it has less than its share of that time. So a busy sender may use all that is idle, and
-  keeps nobody out.
-* Batch calls wait as long as their deadlines allow, up to the resource's `most` together.
-* A call whose deadline comes before its work would be done, by what its sender has in work and by
-  how many share, is refused at once; one whose turn comes too late, then.
-* What has nothing to do takes a call of any size.
+* All interactive calls together may wait and run for `max_delay_s`. Beyond that a sender is
+  admitted while it has less than its share of that time. So a busy sender may use all idle time,
+  but keeps no other sender out.
+* Batch calls wait as long as their deadlines allow, up to the resource's `most` in total.
+* A call is rejected at once if its deadline is before its estimated end, given its sender's work
+  and the number of senders; and later, if its turn comes too late.
+* An idle resource takes a call of any size.
 
-Not safe for threads: who uses it holds a lock around every call.
+Not safe for threads: callers hold a lock around every call.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _Result = TypeVar("_Result")
 
 
 class Abandoned(Exception):
-    """The computation was ended, since nobody waits for its result any more."""
+    """The computation was ended because no one waits for its result."""
 
 
 _is_abandoned: ContextVar[Callable[[], bool] | None] = ContextVar("_is_abandoned", default=None)
 
 
 def checkpoint() -> None:
-    """Raise Abandoned when nobody waits for the computation that calls this."""
+    """Raise Abandoned if no one waits for the computation that calls this."""
     is_abandoned = _is_abandoned.get()
     if is_abandoned is not None and is_abandoned():
         raise Abandoned
@@ -58,14 +58,14 @@ def watched(is_abandoned: Callable[[], bool], work: Callable[[], _Result]) -> _R
 
 
 BATCH_TURNS = 8
-"""While interactive work waits, batch work has one of so many turns."""
+"""While interactive work waits, batch work gets one turn in this many."""
 
 Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
 class _Line(Generic[Item]):
-    """What waits of one sender, its share of a round, and what is left of its turn."""
+    """One sender's waiting items, its allowance per round, and what is left of it."""
 
     allowance: float
     left: float
@@ -76,19 +76,18 @@ class _Line(Generic[Item]):
 class RoundRobin(Generic[Item]):
     """Deficit round robin (Shreedhar and Varghese, 1995), charged once the cost is known.
 
-    In its turn a sender may use `quantum` times its weight. Once that is used up the next one has
-    its turn; what was used beyond it is made up for in the turns that follow. Nobody waits while
-    there is work. Who comes with work after a while without any has the next turn, as the new flows
-    of FQ-CoDel have (RFC 8290, 4.1), and is remembered for a round when its work is done: so a
-    sender who has little is served at once, and nobody has more turns by leaving and coming back.
-    Not safe for threads.
+    In its turn a sender may use `quantum` times its weight; then the next sender has its turn. What
+    was used beyond that is deducted from its next turns. A sender that was idle and gets work has
+    the next turn, like the new flows of FQ-CoDel (RFC 8290, 4.1). A sender whose work is done is
+    remembered for a round. So a sender with little work is served at once, and none gets more turns
+    by leaving and coming back. Not safe for threads.
     """
 
     quantum: float
     _new: dict[str, _Line[Item]] = field(default_factory=dict)
-    """Those who came lately and have some of their first turn left. They go first."""
+    """New senders that have not used up their first turn. They go first."""
     _old: dict[str, _Line[Item]] = field(default_factory=dict)
-    """All others in the order of their turns, and who had work in this round."""
+    """All other senders in the order of their turns, with those whose work ended this round."""
 
     def __bool__(self) -> bool:
         return self._next() is not None
@@ -98,7 +97,7 @@ class RoundRobin(Generic[Item]):
             yield from line.items
 
     def put(self, item: Item, sender: Sender, *, again: bool = False) -> None:
-        """Let something wait; before all else of its sender if it is there `again`."""
+        """Add an item; with `again`, ahead of its sender's other items."""
         allowance = self.quantum * sender.weight
         line = self._new.get(sender.name) or self._old.get(sender.name)
         if line is None:
@@ -107,26 +106,26 @@ class RoundRobin(Generic[Item]):
         (line.items.appendleft if again else line.items.append)(item)
 
     def first(self) -> Item | None:
-        """Return what comes next; it still waits."""
+        """Return the next item without removing it; None if there are no items."""
         found = self._next()
         return None if found is None else found[1].items[0]
 
     def take(self, cost: float) -> Item | None:
-        """Return what comes next, which its sender is charged for; None when nothing waits."""
+        """Remove and return the next item, and charge its sender; None if there are no items."""
         if (found := self._next()) is None:
             return None
         sender, line = found
         item = line.items.popleft()
         line.left -= cost
-        if not line.items:  # remembered until the others have had their turns
+        if not line.items:  # remembered until the other senders have had their turns
             self._new.pop(sender, None)
             self._old.pop(sender, None)
-            line.left = line.allowance  # no debt is kept, and nothing saved up
+            line.left = line.allowance  # neither debt nor credit is kept
             self._old[sender] = line
         return item
 
     def charge(self, cost: float, *, to_the_end: bool) -> None:
-        """Charge its sender for a part of what comes next, which then waits behind its others."""
+        """Charge the next item's sender; with `to_the_end`, move the item behind its others."""
         if (found := self._next()) is not None:
             found[1].left -= cost
             if to_the_end:
@@ -145,39 +144,39 @@ class RoundRobin(Generic[Item]):
 
 
 class FairQueue(Generic[Item]):
-    """What waits, in the order in which it is done: by class, then by sender, then as it came.
+    """A queue ordered by class, then by sender in turns, then by arrival.
 
-    Interactive work goes first, with a turn for batch work now and then, so that it never starves.
-    Not safe for threads.
+    Interactive work goes first, with one turn in BATCH_TURNS for batch work, so that it never
+    starves. Not safe for threads.
     """
 
     def __init__(self, quantum: float) -> None:
-        """Let a sender of weight 1 use `quantum` in its turn."""
+        """Give a sender of weight 1 turns of `quantum`."""
         self.interactive: RoundRobin[Item] = RoundRobin(quantum)
         """The senders of interactive work."""
         self._batch: RoundRobin[Item] = RoundRobin(quantum)
         self._in_a_row = 0
-        """Interactive turns since batch work had one, or came."""
+        """Interactive turns since batch work last had one, or arrived."""
 
     def __iter__(self) -> Iterator[Item]:
         yield from self.interactive
         yield from self._batch
 
     def put(self, item: Item, sender: Sender, *, again: bool = False) -> None:
-        """Let something wait; before all else of its sender if it is there `again`."""
+        """Add an item; with `again`, ahead of its sender's other items."""
         senders = self._batch if sender.is_batch else self.interactive
         senders.put(item, sender, again=again)
 
     def first(self) -> Item | None:
-        """Return what comes next; it still waits."""
+        """Return the next item without removing it; None if there are no items."""
         return self._senders().first()
 
     def take(self, cost: float) -> Item | None:
-        """Return what comes next, which its sender is charged for; None when nothing waits."""
+        """Remove and return the next item, and charge its sender; None if there are no items."""
         return self.turn().take(cost)
 
     def turn(self) -> RoundRobin[Item]:
-        """Return the senders of the class whose turn it is; that counts as the turn."""
+        """Return the senders of the class whose turn it is, and count the turn."""
         senders, batch_waits = self._senders(), bool(self._batch)
         self._in_a_row = self._in_a_row + batch_waits if senders is self.interactive else 0
         return senders
@@ -189,16 +188,16 @@ class FairQueue(Generic[Item]):
 
 MAX_DELAY_S = 0.4
 PATIENCE = 1.5
-"""How much longer than its deadline allows a call on its own must take to be refused: the
-estimate is from lengths, and the rate that of a machine with other work to do."""
+"""A call is rejected if alone it would take this many times the time it has. Above 1, since costs
+are estimated from lengths, and the rate was measured beside other work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What does the work: its name in errors, and its bounds in the unit of the work's cost.
+    """A resource that does work: its name in errors, and its limits in the unit of cost.
 
-    `rate` is what it does in a second until that has been measured, `most` all that may wait, and
-    `interactive` the largest interactive call, where that is half of the delay at most.
+    `rate` is the cost done per second until it has been measured, `most` the limit of all admitted
+    work, `interactive` the largest interactive call (which also takes at most half of the delay).
     """
 
     name: str
@@ -208,7 +207,7 @@ class Resource:
 
 
 class Work(Protocol):
-    """A call that asks to be let in."""
+    """A call to be admitted."""
 
     cost: int
     sender: Sender
@@ -218,13 +217,13 @@ class Work(Protocol):
 
 
 _SETTLED = 20
-"""Pieces of work of which the rate is the mean; later it follows the newest ones slowly."""
+"""The rate is the mean of the first so many measurements, then an exponential moving average."""
 _SHORTEST_DELAY_S, _LONGEST_DELAY_S = 0.1, 30.0
 
 
 @dataclass(slots=True)
 class _Share:
-    """What one sender has in work in one class."""
+    """The admitted work of one sender in one class."""
 
     weight: float
     cost: int = 0
@@ -232,22 +231,22 @@ class _Share:
 
 @dataclass(slots=True)
 class _Class:
-    """What is in work in one class, in all and by sender."""
+    """The admitted work of one class, in total and by sender."""
 
     cost: int = 0
     shares: dict[str, _Share] = field(default_factory=dict)
 
     def weight_beside(self, sender: Sender) -> float:
-        """Return the weights of all who share with a sender, its own included."""
+        """Return the sum of the weights of all senders in work and this one."""
         others = (share.weight for name, share in self.shares.items() if name != sender.name)
         return sum(others) + sender.weight
 
 
 @dataclass(eq=False)
 class Admission:
-    """Counts work by class and sender, and refuses what would be too much.
+    """Counts work by class and sender, and rejects excess work.
 
-    `max_delay_s` may be set while it is used; `rate` is what is done in a second, by estimate.
+    `max_delay_s` may be changed while it is in use; `rate` is the estimated cost done per second.
     """
 
     resource: Resource
@@ -257,36 +256,36 @@ class Admission:
     _batches: int = 0
 
     def __post_init__(self) -> None:
-        """Begin with the rate that the resource is said to have."""
+        """Begin with the rate that the resource states."""
         self.rate = self.resource.rate
 
     @property
     def cost(self) -> int:
-        """The work, by estimate, of all calls that have been let in and are not done."""
+        """The estimated cost of all calls that have been admitted and have not ended."""
         return self._interactive.cost + self._batch.cost
 
     def sender(self, sender: Sender, cost: int) -> Sender:
-        """Return the sender of a call of this cost: one of batch work where it is a large one."""
+        """Return the sender for a call of this cost, with `is_batch` set if the call is large."""
         most = min(self.resource.interactive, self.max_delay_s / 2 * self.rate)
         return sender if cost <= most else replace(sender, is_batch=True)
 
     @property
     def _room(self) -> float:
-        """For the work of all interactive calls."""
+        """The limit of cost for all interactive calls together."""
         return min(self.max_delay_s * self.rate, self.resource.most)
 
     def _class_of(self, call: Work) -> _Class:
         return self._batch if call.sender.is_batch else self._interactive
 
     def admit(self, call: Work, now: float) -> None:
-        """Let a call in. Raises as `check` does."""
+        """Admit a call. Raises as `check` does."""
         self.check(call, now)
         self._count(call, call.cost)
 
     def check(self, call: Work, now: float) -> None:
-        """Raise Overloaded for a call that is too much.
+        """Raise Overloaded for a call beyond the limits.
 
-        Raises DeadlineTooShort when it would be late even if nothing else were there.
+        Raises DeadlineTooShort if it would be late even with nothing else in work.
         """
         cost, of = call.cost, self._class_of(call)
         share = of.shares.get(call.sender.name) or _Share(call.sender.weight)
@@ -304,9 +303,9 @@ class Admission:
                 raise self.overloaded(call)
 
     def time_left(self, call: Work, now: float) -> float | None:
-        """Return how many seconds a call has, None for any number or while the rate is unknown.
+        """Return the seconds until a call's deadline; None without one or while no rate is known.
 
-        Raises DeadlineTooShort when it would be late even if nothing else were there.
+        Raises DeadlineTooShort if it would be late even with nothing else in work.
         """
         if call.deadline is None or not self._batches:
             return None
@@ -316,29 +315,29 @@ class Admission:
         return left_s
 
     def left(self, call: Work) -> None:
-        """Forget a call that has ended or gone."""
+        """Stop counting a call that has ended or was cancelled."""
         self._count(call, -call.cost)
 
     def _count(self, call: Work, cost: int) -> None:
         of, name, weight = self._class_of(call), call.sender.name, call.sender.weight
         share = of.shares.setdefault(name, _Share(weight))
-        share.weight = weight  # the newest is what the operator has set last
+        share.weight = weight  # the operator may have changed it
         share.cost += cost
         of.cost += cost
         if not share.cost:
             del of.shares[name]
 
     def is_late(self, call: Work, now: float) -> bool:
-        """Say whether a call that has not begun can't be done any more before its deadline."""
+        """Return whether a call that has not begun can no longer end before its deadline."""
         if call.deadline is None or not self._batches or call.begun:
             return False
         return now + call.cost / self.rate > call.deadline
 
     def measured(self, cost: float, seconds: float, workers: int, *, full: bool) -> None:
-        """Learn the rate from what one worker did of the work, by estimate.
+        """Update the rate: one of `workers` did work of estimated `cost` in `seconds`.
 
-        Unless more was there to do (`full`) it only tells that the rate is no less: a batch that is
-        not full runs at a lower rate than a busy model does.
+        Without `full` it can only raise the rate, since a batch that is not full runs at a lower
+        rate than a busy model does.
         """
         if not cost or seconds <= 0:
             return
@@ -348,7 +347,7 @@ class Admission:
             self.rate += (rate - self.rate) / self._batches
 
     def _finish_s(self, call: Work, own: int) -> float:
-        """Return how long a call would take, waiting included, where senders share by weight."""
+        """Return the estimated time until a call ends, with senders sharing by weight."""
         of, sender = self._class_of(call), call.sender
         alike = own * of.weight_beside(sender) / sender.weight
         ahead = min(of.cost + call.cost, alike)
@@ -357,9 +356,9 @@ class Admission:
         return ahead / self.rate
 
     def overloaded(self, call: Work) -> Overloaded:
-        """Return the error of a call that is not let in, or had its turn too late.
+        """Return the error for a call that is rejected, at once or when its turn comes too late.
 
-        How much waits is the work of all tenants, so the error does not tell.
+        It does not say how much work waits, since that is the work of other tenants too.
         """
         delay = self._class_of(call).cost / self.rate
         return Overloaded(
@@ -370,7 +369,7 @@ class Admission:
 
 
 def settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    """Wake whoever waits for a future, from any thread."""
+    """Set a future's result or exception, from any thread."""
 
     def wake() -> None:
         if future.done():
@@ -380,7 +379,7 @@ def settle(future: asyncio.Future[Any], result: object, error: BaseException | N
         else:
             future.set_exception(error)
 
-    with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
+    with suppress(RuntimeError):  # the loop is closed, so no one waits
         future.get_loop().call_soon_threadsafe(wake)
 
 
@@ -390,9 +389,9 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True, eq=False)
 class Flight(Generic[About, Result]):
-    """One piece of work on its way, and what whoever began it says about it.
+    """One piece of work in flight; `about` is data that its first caller attaches to it.
 
-    `callers` wait for it; `ending` is when it is cancelled, set while nobody does.
+    `callers` counts those that wait for it; `ending` is the timer that cancels it without callers.
     """
 
     key: str | bytes
@@ -404,7 +403,7 @@ class Flight(Generic[About, Result]):
 
 @dataclass
 class SingleFlight(Generic[About, Result]):
-    """The work in flight of a server, by key. For the event loop's thread.
+    """Runs work once per key while it is in flight. For the event loop's thread.
 
     Work goes on for `grace_s` seconds after its last caller has left.
     """
@@ -413,14 +412,14 @@ class SingleFlight(Generic[About, Result]):
     _flights: dict[str | bytes, Flight[About, Result]] = field(default_factory=dict)
 
     def find(self, key: str | bytes) -> Flight[About, Result] | None:
-        """Return the work under a key; None when it is not in flight."""
+        """Return the work in flight under a key, or None."""
         flight = self._flights.get(key)
         return None if flight is None or flight.task.done() else flight
 
     def begin(
         self, key: str | bytes, about: About, work: Callable[[], Coroutine[Any, Any, Result]]
     ) -> Flight[About, Result]:
-        """Begin work that is not in flight; whoever begins it must `wait` for it."""
+        """Begin work that is not in flight. The caller must then `wait` for it."""
         flight = self._flights[key] = Flight(key, asyncio.create_task(work()), about)
         flight.task.add_done_callback(lambda _: self._end(flight))
         return flight
@@ -428,9 +427,10 @@ class SingleFlight(Generic[About, Result]):
     async def wait(
         self, flight: Flight[About, Result], timeout_s: float | None = None
     ) -> Result | None:
-        """Return what came of the work; None when `timeout_s` seconds were too short for it.
+        """Return the result of the work, or None after `timeout_s` seconds.
 
-        Raises what the work raised. The last one who waits, when cancelled or out of time, ends it.
+        Raises what the work raises. When the last waiting caller is cancelled or times out, the
+        work is cancelled, after the grace.
         """
         if flight.ending is not None:
             flight.ending.cancel()
@@ -448,21 +448,21 @@ class SingleFlight(Generic[About, Result]):
                     flight.ending = loop.call_later(grace_s, self._end, flight)
                 else:
                     self._end(flight)
-                    # Whoever sees the caller's end sees that of the work: nothing is left behind.
+                    # Wait for the work to end, so that it does not outlive its last caller.
                     await asyncio.wait({flight.task})
 
     async def close(self) -> None:
-        """End all work that is in flight."""
+        """Cancel all work in flight, and wait for it."""
         tasks = [flight.task for flight in self._flights.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _end(self, flight: Flight[About, Result]) -> None:
-        """Forget work that has ended; cancel it where nobody waits for it."""
+        """Remove work from those in flight, and cancel it if it has not ended."""
         if flight.ending is not None:
             flight.ending.cancel()
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
         if not flight.task.cancel() and not flight.task.cancelled():
-            flight.task.exception()  # nobody may be left to be told
+            flight.task.exception()  # else asyncio logs it as never retrieved
