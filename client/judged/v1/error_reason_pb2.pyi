@@ -77,7 +77,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_TEXT_TOO_LONG: _ErrorReason.ValueType  # 11
     """ERROR_REASON_TEXT_TOO_LONG (a verdict's INVALID_ARGUMENT): the text is
-    longer than the model's window and the judge was told to reject it.
+    longer than the model's window and the judge is set to reject such texts.
     """
     ERROR_REASON_EMBEDDING_FAILED: _ErrorReason.ValueType  # 12
     """ERROR_REASON_EMBEDDING_FAILED (a verdict's INTERNAL): the model failed on
@@ -136,7 +136,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_REPLY_TRUNCATED: _ErrorReason.ValueType  # 24
     """ERROR_REASON_REPLY_TRUNCATED (a verdict's INTERNAL): the reply ended at the
-    token limit, or nobody knows how; a larger "max_tokens" may help.
+    token limit or for an unknown reason; a larger "max_tokens" may help.
     """
     ERROR_REASON_NO_QUORUM: _ErrorReason.ValueType  # 25
     """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
@@ -148,7 +148,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_BUDGET: _ErrorReason.ValueType  # 27
     """ERROR_REASON_BUDGET (a verdict's RESOURCE_EXHAUSTED): the question could
-    cost more than is left of the call's max_cost, or of the server's budget.
+    exceed the rest of the call's max_cost or of the server's budget.
     """
     ERROR_REASON_UNKNOWN_RUBRIC: _ErrorReason.ValueType  # 28
     """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id in the
@@ -166,8 +166,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
     ERROR_REASON_BUDGET_EXHAUSTED: _ErrorReason.ValueType  # 32
     """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): a
-    budget of the day or the month is used up, the server's or the tenant's, so
-    that no question of the call could be asked. A retry does not help before
+    budget of the server or the tenant for the day or the month is used up, so
+    that no question of the call could be asked. A retry can succeed only in
     the next day or month, in UTC. "budget" is one of "per_day",
     "tenant_per_day", "tenant_per_month".
         {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
@@ -175,50 +175,50 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_MARKER_REPEATED: _ErrorReason.ValueType  # 33
     """ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats
-    the secret marker of the prompt's data blocks, which no reply needs: the
-    model copied its prompt, or was made to.
+    the secret marker of the prompt's data blocks: the model copied its prompt,
+    perhaps because of a prompt injection.
     """
     ERROR_REASON_UNSUPPORTED_TEXT: _ErrorReason.ValueType  # 34
-    """ERROR_REASON_UNSUPPORTED_TEXT (an abstention's UNKNOWN): the judge was not
-    made for texts like this one, by their length or script; the message says
-    which would do.
+    """ERROR_REASON_UNSUPPORTED_TEXT (an abstention's UNKNOWN): the judge does not
+    support texts of this length or script; the message names a judge that
+    does.
     """
     ERROR_REASON_UNSETTLED: _ErrorReason.ValueType  # 38
     """ERROR_REASON_UNSETTLED (an abstention's UNKNOWN): no stage of the cascade
     was sure of this item.
     """
     ERROR_REASON_DEADLINE_TOO_SHORT: _ErrorReason.ValueType  # 35
-    """ERROR_REASON_DEADLINE_TOO_SHORT (DEADLINE_EXCEEDED): the call was refused at
-    once, since its work takes longer than its deadline allows even if the
-    server had nothing else to do. "estimate_ms" is how long it would take.
+    """ERROR_REASON_DEADLINE_TOO_SHORT (DEADLINE_EXCEEDED): the call was refused
+    immediately, since its work would exceed its deadline even on an idle
+    server. "estimate_ms" is the estimated time of the work.
         {"reason": "DEADLINE_TOO_SHORT", "domain": "judged",
          "metadata": {"estimate_ms": "5300"}}
     """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 37
-    """ERROR_REASON_UNAUTHENTICATED (UNAUTHENTICATED): the call shows no
-    credential, or one that is not valid, or not any more. Its message does not
-    tell which of the last two.
+    """ERROR_REASON_UNAUTHENTICATED (UNAUTHENTICATED): the call has no credential,
+    or one that is unknown or expired. The message does not say which of the
+    last two.
         {"reason": "UNAUTHENTICATED", "domain": "judged", "metadata": {}}
     """
     ERROR_REASON_TENANT_LIMIT: _ErrorReason.ValueType  # 39
     """ERROR_REASON_TENANT_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo and
-    QuotaFailure): the tenant has sent more than it may in a second; retry after
-    the delay. "limit" is the operator's name of what it may:
+    QuotaFailure): the tenant exceeded its limit per second; retry after the
+    delay. "limit" is the name of the limit in the configuration:
     "tokens_per_second".
         {"reason": "TENANT_LIMIT", "domain": "judged",
          "metadata": {"limit": "tokens_per_second"}}
     """
     ERROR_REASON_AUTHENTICATION_LIMIT: _ErrorReason.ValueType  # 40
     """ERROR_REASON_AUTHENTICATION_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo): the
-    call shows no credential that is valid, and too many like it came from this
-    address within a minute. Calls with a valid one are served all the same.
+    call has no valid credential, and too many such calls came from its address
+    within a minute. Calls with a valid credential are still served.
         {"reason": "AUTHENTICATION_LIMIT", "domain": "judged", "metadata": {}}
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged":
-    there a reason is its name without the prefix ERROR_REASON_. Verdicts and
-    scores that are missing have it as it is.
+    """ErrorReason lists every google.rpc.ErrorInfo.reason in the domain "judged";
+    ErrorInfo omits the prefix ERROR_REASON_. Missing verdicts and scores use
+    the enum value.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -276,7 +276,7 @@ reference.
 """
 ERROR_REASON_TEXT_TOO_LONG: ErrorReason.ValueType  # 11
 """ERROR_REASON_TEXT_TOO_LONG (a verdict's INVALID_ARGUMENT): the text is
-longer than the model's window and the judge was told to reject it.
+longer than the model's window and the judge is set to reject such texts.
 """
 ERROR_REASON_EMBEDDING_FAILED: ErrorReason.ValueType  # 12
 """ERROR_REASON_EMBEDDING_FAILED (a verdict's INTERNAL): the model failed on
@@ -335,7 +335,7 @@ schema it was given.
 """
 ERROR_REASON_REPLY_TRUNCATED: ErrorReason.ValueType  # 24
 """ERROR_REASON_REPLY_TRUNCATED (a verdict's INTERNAL): the reply ended at the
-token limit, or nobody knows how; a larger "max_tokens" may help.
+token limit or for an unknown reason; a larger "max_tokens" may help.
 """
 ERROR_REASON_NO_QUORUM: ErrorReason.ValueType  # 25
 """ERROR_REASON_NO_QUORUM (an abstention's UNKNOWN): the samples tie, or fewer
@@ -347,7 +347,7 @@ for cached replies only, and a sample is not cached.
 """
 ERROR_REASON_BUDGET: ErrorReason.ValueType  # 27
 """ERROR_REASON_BUDGET (a verdict's RESOURCE_EXHAUSTED): the question could
-cost more than is left of the call's max_cost, or of the server's budget.
+exceed the rest of the call's max_cost or of the server's budget.
 """
 ERROR_REASON_UNKNOWN_RUBRIC: ErrorReason.ValueType  # 28
 """ERROR_REASON_UNKNOWN_RUBRIC (NOT_FOUND): no rubric has that id in the
@@ -365,8 +365,8 @@ ERROR_REASON_NO_CLAIMS: ErrorReason.ValueType  # 31
 """ERROR_REASON_NO_CLAIMS (not assessable): the text makes no claim."""
 ERROR_REASON_BUDGET_EXHAUSTED: ErrorReason.ValueType  # 32
 """ERROR_REASON_BUDGET_EXHAUSTED (RESOURCE_EXHAUSTED, with QuotaFailure): a
-budget of the day or the month is used up, the server's or the tenant's, so
-that no question of the call could be asked. A retry does not help before
+budget of the server or the tenant for the day or the month is used up, so
+that no question of the call could be asked. A retry can succeed only in
 the next day or month, in UTC. "budget" is one of "per_day",
 "tenant_per_day", "tenant_per_month".
     {"reason": "BUDGET_EXHAUSTED", "domain": "judged",
@@ -374,43 +374,43 @@ the next day or month, in UTC. "budget" is one of "per_day",
 """
 ERROR_REASON_MARKER_REPEATED: ErrorReason.ValueType  # 33
 """ERROR_REASON_MARKER_REPEATED (an abstention's UNKNOWN): the reply repeats
-the secret marker of the prompt's data blocks, which no reply needs: the
-model copied its prompt, or was made to.
+the secret marker of the prompt's data blocks: the model copied its prompt,
+perhaps because of a prompt injection.
 """
 ERROR_REASON_UNSUPPORTED_TEXT: ErrorReason.ValueType  # 34
-"""ERROR_REASON_UNSUPPORTED_TEXT (an abstention's UNKNOWN): the judge was not
-made for texts like this one, by their length or script; the message says
-which would do.
+"""ERROR_REASON_UNSUPPORTED_TEXT (an abstention's UNKNOWN): the judge does not
+support texts of this length or script; the message names a judge that
+does.
 """
 ERROR_REASON_UNSETTLED: ErrorReason.ValueType  # 38
 """ERROR_REASON_UNSETTLED (an abstention's UNKNOWN): no stage of the cascade
 was sure of this item.
 """
 ERROR_REASON_DEADLINE_TOO_SHORT: ErrorReason.ValueType  # 35
-"""ERROR_REASON_DEADLINE_TOO_SHORT (DEADLINE_EXCEEDED): the call was refused at
-once, since its work takes longer than its deadline allows even if the
-server had nothing else to do. "estimate_ms" is how long it would take.
+"""ERROR_REASON_DEADLINE_TOO_SHORT (DEADLINE_EXCEEDED): the call was refused
+immediately, since its work would exceed its deadline even on an idle
+server. "estimate_ms" is the estimated time of the work.
     {"reason": "DEADLINE_TOO_SHORT", "domain": "judged",
      "metadata": {"estimate_ms": "5300"}}
 """
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 37
-"""ERROR_REASON_UNAUTHENTICATED (UNAUTHENTICATED): the call shows no
-credential, or one that is not valid, or not any more. Its message does not
-tell which of the last two.
+"""ERROR_REASON_UNAUTHENTICATED (UNAUTHENTICATED): the call has no credential,
+or one that is unknown or expired. The message does not say which of the
+last two.
     {"reason": "UNAUTHENTICATED", "domain": "judged", "metadata": {}}
 """
 ERROR_REASON_TENANT_LIMIT: ErrorReason.ValueType  # 39
 """ERROR_REASON_TENANT_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo and
-QuotaFailure): the tenant has sent more than it may in a second; retry after
-the delay. "limit" is the operator's name of what it may:
+QuotaFailure): the tenant exceeded its limit per second; retry after the
+delay. "limit" is the name of the limit in the configuration:
 "tokens_per_second".
     {"reason": "TENANT_LIMIT", "domain": "judged",
      "metadata": {"limit": "tokens_per_second"}}
 """
 ERROR_REASON_AUTHENTICATION_LIMIT: ErrorReason.ValueType  # 40
 """ERROR_REASON_AUTHENTICATION_LIMIT (RESOURCE_EXHAUSTED, with RetryInfo): the
-call shows no credential that is valid, and too many like it came from this
-address within a minute. Calls with a valid one are served all the same.
+call has no valid credential, and too many such calls came from its address
+within a minute. Calls with a valid credential are still served.
     {"reason": "AUTHENTICATION_LIMIT", "domain": "judged", "metadata": {}}
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -28,9 +28,9 @@ class _CacheModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CacheMode.V
     CACHE_MODE_UNSPECIFIED: _CacheMode.ValueType  # 0
     """CACHE_MODE_UNSPECIFIED is refused; leave the field unset for the default."""
     CACHE_MODE_USE: _CacheMode.ValueType  # 1
-    """CACHE_MODE_USE (the default) reads kept replies and keeps new ones."""
+    """CACHE_MODE_USE (the default) reads cached replies and caches new ones."""
     CACHE_MODE_REFRESH: _CacheMode.ValueType  # 2
-    """CACHE_MODE_REFRESH reads no kept replies and keeps new ones."""
+    """CACHE_MODE_REFRESH reads no cached replies and caches new ones."""
     CACHE_MODE_ONLY: _CacheMode.ValueType  # 3
     """CACHE_MODE_ONLY asks no model. A verdict that is not cached is
     VERDICT_STATUS_ERROR with the code FAILED_PRECONDITION and the reason NOT_CACHED.
@@ -42,9 +42,9 @@ class CacheMode(_CacheMode, metaclass=_CacheModeEnumTypeWrapper):
 CACHE_MODE_UNSPECIFIED: CacheMode.ValueType  # 0
 """CACHE_MODE_UNSPECIFIED is refused; leave the field unset for the default."""
 CACHE_MODE_USE: CacheMode.ValueType  # 1
-"""CACHE_MODE_USE (the default) reads kept replies and keeps new ones."""
+"""CACHE_MODE_USE (the default) reads cached replies and caches new ones."""
 CACHE_MODE_REFRESH: CacheMode.ValueType  # 2
-"""CACHE_MODE_REFRESH reads no kept replies and keeps new ones."""
+"""CACHE_MODE_REFRESH reads no cached replies and caches new ones."""
 CACHE_MODE_ONLY: CacheMode.ValueType  # 3
 """CACHE_MODE_ONLY asks no model. A verdict that is not cached is
 VERDICT_STATUS_ERROR with the code FAILED_PRECONDITION and the reason NOT_CACHED.
@@ -57,9 +57,9 @@ class QueryGroup(_message.Message):
     the full cross product of contexts (query, expected text, retrieved text), in
     retrieved-major order: verdict r * len(expected) + e belongs to retrieved[r]
     and expected[e]. A single context is a group of one by one. A group with no
-    expected or no retrieved text is valid and has no verdicts; but where the
-    judge needs no expected text (its rubric shows none), each retrieved text of a
-    group without expected has one, as beside a single blank expected text.
+    expected or no retrieved text is valid and has no verdicts. Exception: if the
+    judge needs no expected text (its rubric shows none), a group without expected
+    has one verdict per retrieved text, as with a single blank expected text.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -174,9 +174,9 @@ class QueryGroup(_message.Message):
     def grades(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """grades of the documents that were judged by their ids, in place of
         relevant_document_ids: above 0 relevant, 0 not relevant, below 0 drawn for
-        judging but never judged. Evaluate matches such a group by id, metrics that weigh
-        gains take the grades, and a group with nothing relevant scores 0, all as
-        under qrels; expected and relevant_document_ids must then be empty.
+        judging but never judged. As with qrels, Evaluate matches such a group by
+        id, metrics that weigh gains use the grades, and a group without a relevant
+        document scores 0. expected and relevant_document_ids must then be empty.
         BatchJudge and StreamJudge refuse it.
         """
 
@@ -359,27 +359,27 @@ class JudgeSpec(_message.Message):
 
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___PanelMember]:
-        """members of the judge "panel", 2 to 16, no two the same and none a panel
-        itself; the panel's profile says how their verdicts become one. Or the
-        stages of the judge "cascade", 1 to 8, in the order in which they are asked:
-        a stage whose calibration has accept or reject settles an item, that is one
-        retrieved text with all expected ones, when its best score is at least
-        accept or at most reject, and hands the others on; any other stage settles
-        all that it gets. Other judges take none.
+        """members of the judge "panel": 2 to 16, all different, none a panel; the
+        panel's profile says how their verdicts are combined. Or the stages of the
+        judge "cascade": 1 to 8, in the order in which they are asked. An item is
+        one retrieved text with all expected ones. A stage whose calibration has
+        accept or reject settles an item when its best score is at least accept or
+        at most reject, and passes the others on; any other stage settles all items
+        that reach it. Other judges have no members.
         """
 
     @_builtins.property
     def calibration(self) -> Global___JudgeCalibration:
-        """calibration adds a probability to each verdict. Where min_score is unset,
-        the calibration's threshold holds. It must have been made for this judge,
+        """calibration adds a probability to each verdict. If min_score is unset, the
+        calibration's threshold applies. It must have been made for this judge,
         else the call is INVALID_ARGUMENT.
         """
 
     @_builtins.property
     def guarantee(self) -> Global___ErrorGuarantee:
         """guarantee of the judge "cascade", as CalibrateCascade returned it for these
-        stages; replies repeat it. With other stages it is INVALID_ARGUMENT, and so
-        it is for other judges.
+        stages; replies repeat it. With other stages or another judge it is
+        INVALID_ARGUMENT.
         """
 
     def __init__(
@@ -405,8 +405,8 @@ Global___JudgeSpec: _TypeAlias = JudgeSpec  # noqa: Y015
 
 @_typing.final
 class ErrorGuarantee(_message.Message):
-    """ErrorGuarantee says how seldom verdicts contradict people. It holds for data
-    like those that were labelled, and for no others.
+    """ErrorGuarantee limits how often verdicts contradict human labels. It holds
+    only for data like those that were labelled.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -421,29 +421,29 @@ class ErrorGuarantee(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     LABELS_NEEDED_FIELD_NUMBER: _builtins.int
     max_error: _builtins.float
-    """max_error is the share of what the whole cascade settles that may be wrong."""
+    """max_error is the largest share of wrong verdicts among all settled items."""
     confidence: _builtins.float
-    """confidence that no more is."""
+    """confidence that the share of wrong verdicts is at most max_error."""
     n_labels: _builtins.int
-    """n_labels is the number of labels that tested it; they made nothing."""
+    """n_labels is the number of labels that tested it; none was used to make it."""
     n_wrong: _builtins.int
     """n_wrong is how many of them the cascade contradicted."""
     n_clusters: _builtins.int
-    """n_clusters is the number of clusters (queries) that they are of."""
+    """n_clusters is the number of clusters (queries) of these labels."""
     labels_counted: _builtins.float
-    """labels_counted is how many independent labels they are taken for."""
+    """labels_counted is the number of independent labels they are equivalent to."""
     stages_sha256: _builtins.str
-    """stages_sha256 is the SHA-256, in hex, over the stages that it is of: the
+    """stages_sha256 is the SHA-256, in hex, over the stages of the cascade: the
     scoring key and the calibration of each, in order.
     """
     labels_needed: _builtins.int
-    """labels_needed is how many labels of other data would make a guarantee of the
-    same error for those, if the cascade errs as often there.
+    """labels_needed is how many labels of other data would give a guarantee of the
+    same error for them, if the cascade's error rate is the same there.
     """
     @_builtins.property
     def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ItemShares]:
-        """data says how the labelled items are spread, so that other data can be held
-        against them by CascadeUsage.counts. Empty in guarantees made before.
+        """data is the distribution of the labelled items, which CascadeUsage.counts of
+        other data can be compared with. Empty in guarantees of older releases.
         """
 
     def __init__(
@@ -482,7 +482,7 @@ class ItemShares(_message.Message):
     name: _builtins.str
     """name of what is counted: "score" is the best score of the first stage,
     "length" that of the retrieved text in characters, "flags" is 0 for a verdict
-    without flags, 1 for one with any, and 2 where there is none.
+    without flags, 1 for one with any, and 2 for a missing verdict.
     """
     @_builtins.property
     def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
@@ -514,7 +514,7 @@ Global___ItemShares: _TypeAlias = ItemShares  # noqa: Y015
 
 @_typing.final
 class JudgeCalibration(_message.Message):
-    """JudgeCalibration names a calibration of a judge or brings one."""
+    """JudgeCalibration names a calibration of a judge or contains one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -561,27 +561,27 @@ class Calibrator(_message.Message):
     REJECT_FIELD_NUMBER: _builtins.int
     NOT_FITTED_FIELD_NUMBER: _builtins.int
     scoring_key: _builtins.str
-    """scoring_key of the judge whose scores it reads; it fits no other judge."""
+    """scoring_key of the judge whose scores it reads; it is valid for no other."""
     slope: _builtins.float
     """slope, above 0: probabilities rise with scores."""
     intercept: _builtins.float
     """intercept of the calibrated logit."""
     min_score: _builtins.float
-    """min_score is the threshold of the score that a criterion chose; unset where
-    the judge's own threshold stays.
+    """min_score is the threshold of the score that a criterion chose; unset if the
+    judge's own threshold is kept.
     """
     accept: _builtins.float
     """accept is the score from which a stage of a cascade settles an item as
-    relevant; unset where there is none.
+    relevant; unset if there is no such score.
     """
     reject: _builtins.float
     """reject is the score up to which a stage of a cascade settles an item as not
-    relevant; unset where there is none.
+    relevant; unset if there is no such score.
     """
     not_fitted: _builtins.str
-    """not_fitted says why labels made none of the above; empty where they did. A
-    request that brings a calibrator with it is INVALID_ARGUMENT: it would
-    change nothing.
+    """not_fitted says why the labels determined none of the above; empty if they
+    did. A request with such a calibrator is INVALID_ARGUMENT, since it would
+    have no effect.
     """
     def __init__(
         self,
@@ -685,8 +685,8 @@ Global___ParameterValue: _TypeAlias = ParameterValue  # noqa: Y015
 
 @_typing.final
 class AskingOptions(_message.Message):
-    """AskingOptions says how language models are asked. Judges that ask none ignore
-    them.
+    """AskingOptions says how language models are asked. Judges that ask no model
+    ignore them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

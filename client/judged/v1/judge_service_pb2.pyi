@@ -44,12 +44,11 @@ class BatchJudgeRequest(_message.Message):
     UUID of version 4 that no other call has. For 10 minutes a call with the
     same id and the same fields gets the same reply, or waits for it while the
     first call is running, and no question is asked or paid twice. With any
-    other field changed it is INVALID_ARGUMENT. When all its callers have left,
-    a call goes on for a grace period, 10 seconds unless the server is
-    configured otherwise, so that a caller whose connection broke can come back
-    to it; then it ends, and a retry starts over. A retry of a failed call
-    starts over too. Without the id a call ends at once when its caller leaves.
-    Judges that ask no model ignore the id.
+    other field changed it is INVALID_ARGUMENT. After all its callers have
+    disconnected, a call runs on for a grace period, 10 seconds by default, so
+    that they can retry it; then it is cancelled, and a retry starts over. A
+    retry of a failed call starts over too. Without the id a call is cancelled
+    as soon as its caller disconnects. Judges that ask no model ignore the id.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_groups_pb2.QueryGroup]:
@@ -296,8 +295,8 @@ Global___StreamJudgeStarted: _TypeAlias = StreamJudgeStarted  # noqa: Y015
 
 @_typing.final
 class JudgedChunk(_message.Message):
-    """JudgedChunk answers one chunk: with its verdicts, or with the error because
-    of which the whole chunk was not judged. Other chunks are judged either way.
+    """JudgedChunk answers one chunk: with its verdicts, or with an error if the
+    whole chunk was not judged. An error does not affect other chunks.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -315,7 +314,7 @@ class JudgedChunk(_message.Message):
 
     @_builtins.property
     def error(self) -> _verdicts_pb2.VerdictError:
-        """error says why there are none; its index is 0."""
+        """error says why the chunk was not judged; its index is 0."""
 
     @_builtins.property
     def progress(self) -> Global___StreamProgress:
@@ -594,10 +593,10 @@ class EvaluateChunk(_message.Message):
     chunk_id: _builtins.int
     """chunk_id is chosen by the caller; it must be new to the stream."""
     continues: _builtins.bool
-    """continues says that the first group goes on where the last one of the chunk
-    before ended, for groups that no message holds: its retrieved results are
-    the next ones, with their document_ids or embeddings, and all else is
-    repeated. A group of spans can't be continued.
+    """continues says that the first group continues the last group of the chunk
+    before, for groups too large for one message: it has the next retrieved
+    results, with their document_ids or embeddings, and repeats all other
+    fields. A group of spans can't be continued.
     """
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[_groups_pb2.QueryGroup]:
@@ -1232,9 +1231,9 @@ class EstimateBatchResponse(_message.Message):
     cache_hits: _builtins.int
     """cache_hits is how many samples the verdict cache would answer."""
     calls: _builtins.int
-    """calls to a language model at most, without retries: neither those after a
-    provider failed nor the second try after a reply broke its form. 0 for
-    judges that ask none.
+    """calls to a language model at most, without retries, neither after a failure
+    of the provider nor after an unreadable reply. 0 for judges that ask no
+    model.
     """
     input_tokens: _builtins.int
     """input_tokens of those calls, by an estimate that is meant to be above the
@@ -1728,7 +1727,7 @@ Global___ChatModelInfo: _TypeAlias = ChatModelInfo  # noqa: Y015
 
 @_typing.final
 class GetUsageRequest(_message.Message):
-    """GetUsageRequest says of which time."""
+    """GetUsageRequest sets the period."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1763,9 +1762,8 @@ class GetUsageResponse(_message.Message):
     tenant: _builtins.str
     """tenant by name; empty on a server without tenants."""
     is_recorded: _builtins.bool
-    """is_recorded says whether the server writes usage down: it does when it has
-    language models, and tenants or a budget of the day. Else there is nothing
-    in rows.
+    """is_recorded says whether the server records usage: it does if it has
+    language models, and tenants or a daily budget. Otherwise rows is empty.
     """
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageRow]:
@@ -1773,7 +1771,7 @@ class GetUsageResponse(_message.Message):
 
     @_builtins.property
     def budgets(self) -> _containers.RepeatedCompositeFieldContainer[Global___BudgetLeft]:
-        """budgets of the tenant, that of the day first; none where its money has no
+        """budgets of the tenant, that of the day first; empty if its spending has no
         limit.
         """
 
@@ -1795,7 +1793,7 @@ Global___GetUsageResponse: _TypeAlias = GetUsageResponse  # noqa: Y015
 
 @_typing.final
 class UsageRow(_message.Message):
-    """UsageRow is what was asked of one model by one judge and rubric on one day."""
+    """UsageRow is the usage of one model by one judge and rubric on one day."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1811,17 +1809,16 @@ class UsageRow(_message.Message):
     day: _builtins.str
     """day in UTC, as "2026-11-25"."""
     judge: _builtins.str
-    """judge by kind, "answers" for ScoreAnswers. Those of a panel or a cascade
-    count as themselves. Empty for what an older release has written down.
+    """judge by kind, "answers" for ScoreAnswers. Members of a panel or a cascade
+    count under their own kind. Empty in rows that an older release recorded.
     """
     rubric: _builtins.str
     """rubric by id."""
     model: _builtins.str
-    """model that answered, by name: a fallback counts as itself."""
+    """model that answered, by name: a fallback counts under its own name."""
     questions: _builtins.int
-    """questions that the model answered. What came from a cache, or from a
-    question that another tenant of the same cache had under way, is not among
-    them.
+    """questions that the model answered, without those answered by a cache or by a
+    question in flight of another tenant with the same cache.
     """
     input_tokens: _builtins.int
     """input_tokens of them, by the provider's count."""
@@ -1872,7 +1869,7 @@ class BudgetLeft(_message.Message):
     limit: _builtins.float
     """limit of the day or the month."""
     left: _builtins.float
-    """left of it; what is put aside for questions under way is not."""
+    """left of it, without the amount reserved for questions in flight."""
     currency: _builtins.str
     """currency of both, like "USD"."""
     @_builtins.property

@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class JudgeServiceStub(object):
-    """JudgeService decides whether retrieved texts match what was expected and
-    turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors have it, and so have those of
-    every call for which the server made one. It is for logs; the field
-    request_id, where a request has one, makes a call safe to retry. Errors carry
+    """JudgeService decides whether retrieved texts match the expected ones and
+    turns verdicts into metrics. Every call may have the metadata key
+    "x-request-id". The server returns it in the trailing metadata of errors, and
+    of every call for which it generated the id. It is only for logs; the field
+    request_id, if a request has one, makes a call safe to retry. Errors carry
     google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
     carries google.rpc.BadRequest with the field's path.
     """
@@ -94,11 +94,11 @@ class JudgeServiceStub(object):
 
 
 class JudgeServiceServicer(object):
-    """JudgeService decides whether retrieved texts match what was expected and
-    turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors have it, and so have those of
-    every call for which the server made one. It is for logs; the field
-    request_id, where a request has one, makes a call safe to retry. Errors carry
+    """JudgeService decides whether retrieved texts match the expected ones and
+    turns verdicts into metrics. Every call may have the metadata key
+    "x-request-id". The server returns it in the trailing metadata of errors, and
+    of every call for which it generated the id. It is only for logs; the field
+    request_id, if a request has one, makes a call safe to retry. Errors carry
     google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
     carries google.rpc.BadRequest with the field's path.
     """
@@ -132,12 +132,12 @@ class JudgeServiceServicer(object):
     def StreamEvaluate(self, request_iterator, context):
         """StreamEvaluate is Evaluate for any number of groups, with progress. The
         first message must be a start, every other one a chunk. Chunks are answered
-        as they are judged, in any order, and the result comes last, once the caller
-        has ended his side. The server works on a bounded number of chunks at once;
-        it stops reading until one is answered. It keeps no result between streams:
-        a stream that broke is sent again from its start, under the same request_id,
-        and what was judged comes from the caches. Errors name fields as Evaluate's
-        do; groups count from the first one of the stream.
+        as they are judged, in any order; the result comes last, after the caller
+        has half-closed. The server works on a bounded number of chunks at once; it
+        stops reading until one is answered. It keeps no result between streams:
+        send a broken stream again from its start, with the same request_id; judged
+        groups then come from the caches. Errors name fields as in Evaluate; groups
+        are counted from the first one of the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,10 +152,10 @@ class JudgeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamMetrics(self, request_iterator, context):
-        """StreamMetrics is ComputeMetrics for any number of queries, which come in
-        parts. It answers once, when the caller has sent them all. The server reads
-        a part when the one before is measured, and keeps the values of its queries.
-        Errors name fields as ComputeMetrics's do; entries count from the first part.
+        """StreamMetrics is ComputeMetrics for any number of queries, sent in parts. It
+        answers once, after the last part. The server reads a part after measuring
+        the one before, and keeps the values of its queries. Errors name fields as
+        in ComputeMetrics; entries are counted from the first part.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,8 +186,8 @@ class JudgeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """GetUsage returns what the caller's tenant has asked language models for, by
-        day, and what is left of its budgets. Nobody is told of another tenant's.
+        """GetUsage returns the language-model usage of the caller's tenant by day, and
+        the rest of its budgets. Usage of other tenants is never returned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -255,11 +255,11 @@ def add_JudgeServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class JudgeService(object):
-    """JudgeService decides whether retrieved texts match what was expected and
-    turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors have it, and so have those of
-    every call for which the server made one. It is for logs; the field
-    request_id, where a request has one, makes a call safe to retry. Errors carry
+    """JudgeService decides whether retrieved texts match the expected ones and
+    turns verdicts into metrics. Every call may have the metadata key
+    "x-request-id". The server returns it in the trailing metadata of errors, and
+    of every call for which it generated the id. It is only for logs; the field
+    request_id, if a request has one, makes a call safe to retry. Errors carry
     google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
     carries google.rpc.BadRequest with the field's path.
     """

@@ -27,11 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class JudgeServiceStub:
-    """JudgeService decides whether retrieved texts match what was expected and
-    turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors have it, and so have those of
-    every call for which the server made one. It is for logs; the field
-    request_id, where a request has one, makes a call safe to retry. Errors carry
+    """JudgeService decides whether retrieved texts match the expected ones and
+    turns verdicts into metrics. Every call may have the metadata key
+    "x-request-id". The server returns it in the trailing metadata of errors, and
+    of every call for which it generated the id. It is only for logs; the field
+    request_id, if a request has one, makes a call safe to retry. Errors carry
     google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
     carries google.rpc.BadRequest with the field's path.
     """
@@ -56,22 +56,22 @@ class JudgeServiceStub:
     StreamEvaluate: _grpc.StreamStreamMultiCallable[_judge_service_pb2.StreamEvaluateRequest, _judge_service_pb2.StreamEvaluateResponse]
     """StreamEvaluate is Evaluate for any number of groups, with progress. The
     first message must be a start, every other one a chunk. Chunks are answered
-    as they are judged, in any order, and the result comes last, once the caller
-    has ended his side. The server works on a bounded number of chunks at once;
-    it stops reading until one is answered. It keeps no result between streams:
-    a stream that broke is sent again from its start, under the same request_id,
-    and what was judged comes from the caches. Errors name fields as Evaluate's
-    do; groups count from the first one of the stream.
+    as they are judged, in any order; the result comes last, after the caller
+    has half-closed. The server works on a bounded number of chunks at once; it
+    stops reading until one is answered. It keeps no result between streams:
+    send a broken stream again from its start, with the same request_id; judged
+    groups then come from the caches. Errors name fields as in Evaluate; groups
+    are counted from the first one of the stream.
     """
     ComputeMetrics: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.ComputeMetricsRequest, _judge_service_pb2.ComputeMetricsResponse]
     """ComputeMetrics turns rankings whose relevance is known into metrics. It
     never calls a judge.
     """
     StreamMetrics: _grpc.StreamStreamMultiCallable[_judge_service_pb2.StreamMetricsRequest, _judge_service_pb2.StreamMetricsResponse]
-    """StreamMetrics is ComputeMetrics for any number of queries, which come in
-    parts. It answers once, when the caller has sent them all. The server reads
-    a part when the one before is measured, and keeps the values of its queries.
-    Errors name fields as ComputeMetrics's do; entries count from the first part.
+    """StreamMetrics is ComputeMetrics for any number of queries, sent in parts. It
+    answers once, after the last part. The server reads a part after measuring
+    the one before, and keeps the values of its queries. Errors name fields as
+    in ComputeMetrics; entries are counted from the first part.
     """
     ScoreAnswers: _grpc.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]
     """ScoreAnswers scores answers by rubrics and sends each score as soon as it
@@ -85,17 +85,17 @@ class JudgeServiceStub:
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]
     """GetServerInfo returns the version, the limits and what the server offers."""
     GetUsage: _grpc.UnaryUnaryMultiCallable[_judge_service_pb2.GetUsageRequest, _judge_service_pb2.GetUsageResponse]
-    """GetUsage returns what the caller's tenant has asked language models for, by
-    day, and what is left of its budgets. Nobody is told of another tenant's.
+    """GetUsage returns the language-model usage of the caller's tenant by day, and
+    the rest of its budgets. Usage of other tenants is never returned.
     """
 
 @_typing.type_check_only
 class JudgeServiceAsyncStub(JudgeServiceStub):
-    """JudgeService decides whether retrieved texts match what was expected and
-    turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors have it, and so have those of
-    every call for which the server made one. It is for logs; the field
-    request_id, where a request has one, makes a call safe to retry. Errors carry
+    """JudgeService decides whether retrieved texts match the expected ones and
+    turns verdicts into metrics. Every call may have the metadata key
+    "x-request-id". The server returns it in the trailing metadata of errors, and
+    of every call for which it generated the id. It is only for logs; the field
+    request_id, if a request has one, makes a call safe to retry. Errors carry
     google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
     carries google.rpc.BadRequest with the field's path.
     """
@@ -117,22 +117,22 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     StreamEvaluate: _aio.StreamStreamMultiCallable[_judge_service_pb2.StreamEvaluateRequest, _judge_service_pb2.StreamEvaluateResponse]  # type: ignore[assignment]
     """StreamEvaluate is Evaluate for any number of groups, with progress. The
     first message must be a start, every other one a chunk. Chunks are answered
-    as they are judged, in any order, and the result comes last, once the caller
-    has ended his side. The server works on a bounded number of chunks at once;
-    it stops reading until one is answered. It keeps no result between streams:
-    a stream that broke is sent again from its start, under the same request_id,
-    and what was judged comes from the caches. Errors name fields as Evaluate's
-    do; groups count from the first one of the stream.
+    as they are judged, in any order; the result comes last, after the caller
+    has half-closed. The server works on a bounded number of chunks at once; it
+    stops reading until one is answered. It keeps no result between streams:
+    send a broken stream again from its start, with the same request_id; judged
+    groups then come from the caches. Errors name fields as in Evaluate; groups
+    are counted from the first one of the stream.
     """
     ComputeMetrics: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.ComputeMetricsRequest, _judge_service_pb2.ComputeMetricsResponse]  # type: ignore[assignment]
     """ComputeMetrics turns rankings whose relevance is known into metrics. It
     never calls a judge.
     """
     StreamMetrics: _aio.StreamStreamMultiCallable[_judge_service_pb2.StreamMetricsRequest, _judge_service_pb2.StreamMetricsResponse]  # type: ignore[assignment]
-    """StreamMetrics is ComputeMetrics for any number of queries, which come in
-    parts. It answers once, when the caller has sent them all. The server reads
-    a part when the one before is measured, and keeps the values of its queries.
-    Errors name fields as ComputeMetrics's do; entries count from the first part.
+    """StreamMetrics is ComputeMetrics for any number of queries, sent in parts. It
+    answers once, after the last part. The server reads a part after measuring
+    the one before, and keeps the values of its queries. Errors name fields as
+    in ComputeMetrics; entries are counted from the first part.
     """
     ScoreAnswers: _aio.UnaryStreamMultiCallable[_judge_service_pb2.ScoreAnswersRequest, _judge_service_pb2.ScoreAnswersResponse]  # type: ignore[assignment]
     """ScoreAnswers scores answers by rubrics and sends each score as soon as it
@@ -146,16 +146,16 @@ class JudgeServiceAsyncStub(JudgeServiceStub):
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.GetServerInfoRequest, _judge_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """GetServerInfo returns the version, the limits and what the server offers."""
     GetUsage: _aio.UnaryUnaryMultiCallable[_judge_service_pb2.GetUsageRequest, _judge_service_pb2.GetUsageResponse]  # type: ignore[assignment]
-    """GetUsage returns what the caller's tenant has asked language models for, by
-    day, and what is left of its budgets. Nobody is told of another tenant's.
+    """GetUsage returns the language-model usage of the caller's tenant by day, and
+    the rest of its budgets. Usage of other tenants is never returned.
     """
 
 class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
-    """JudgeService decides whether retrieved texts match what was expected and
-    turns verdicts into metrics. Every call may carry the metadata key
-    "x-request-id". The trailing metadata of errors have it, and so have those of
-    every call for which the server made one. It is for logs; the field
-    request_id, where a request has one, makes a call safe to retry. Errors carry
+    """JudgeService decides whether retrieved texts match the expected ones and
+    turns verdicts into metrics. Every call may have the metadata key
+    "x-request-id". The server returns it in the trailing metadata of errors, and
+    of every call for which it generated the id. It is only for logs; the field
+    request_id, if a request has one, makes a call safe to retry. Errors carry
     google.rpc.ErrorInfo with a reason of ErrorReason; INVALID_ARGUMENT also
     carries google.rpc.BadRequest with the field's path.
     """
@@ -199,12 +199,12 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.StreamEvaluateResponse], _abc.AsyncIterator[_judge_service_pb2.StreamEvaluateResponse]]:
         """StreamEvaluate is Evaluate for any number of groups, with progress. The
         first message must be a start, every other one a chunk. Chunks are answered
-        as they are judged, in any order, and the result comes last, once the caller
-        has ended his side. The server works on a bounded number of chunks at once;
-        it stops reading until one is answered. It keeps no result between streams:
-        a stream that broke is sent again from its start, under the same request_id,
-        and what was judged comes from the caches. Errors name fields as Evaluate's
-        do; groups count from the first one of the stream.
+        as they are judged, in any order; the result comes last, after the caller
+        has half-closed. The server works on a bounded number of chunks at once; it
+        stops reading until one is answered. It keeps no result between streams:
+        send a broken stream again from its start, with the same request_id; judged
+        groups then come from the caches. Errors name fields as in Evaluate; groups
+        are counted from the first one of the stream.
         """
 
     @_abc_1.abstractmethod
@@ -223,10 +223,10 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_judge_service_pb2.StreamMetricsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_judge_service_pb2.StreamMetricsResponse], _abc.AsyncIterator[_judge_service_pb2.StreamMetricsResponse]]:
-        """StreamMetrics is ComputeMetrics for any number of queries, which come in
-        parts. It answers once, when the caller has sent them all. The server reads
-        a part when the one before is measured, and keeps the values of its queries.
-        Errors name fields as ComputeMetrics's do; entries count from the first part.
+        """StreamMetrics is ComputeMetrics for any number of queries, sent in parts. It
+        answers once, after the last part. The server reads a part after measuring
+        the one before, and keeps the values of its queries. Errors name fields as
+        in ComputeMetrics; entries are counted from the first part.
         """
 
     @_abc_1.abstractmethod
@@ -264,8 +264,8 @@ class JudgeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _judge_service_pb2.GetUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_judge_service_pb2.GetUsageResponse, _abc.Awaitable[_judge_service_pb2.GetUsageResponse]]:
-        """GetUsage returns what the caller's tenant has asked language models for, by
-        day, and what is left of its budgets. Nobody is told of another tenant's.
+        """GetUsage returns the language-model usage of the caller's tenant by day, and
+        the rest of its budgets. Usage of other tenants is never returned.
         """
 
 def add_JudgeServiceServicer_to_server(servicer: JudgeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

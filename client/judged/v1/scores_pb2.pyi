@@ -76,8 +76,8 @@ class AnswerItem(_message.Message):
     other_answer: _builtins.str
     """other_answer is another answer to the query, for rubrics that compare two."""
     confidence: _builtins.float
-    """confidence of the system in its answer, in [0, 1], as it told it. Only
-    rubrics that name it show it; none of the server's own does.
+    """confidence of the system in its answer, in [0, 1], as it reported it. Only
+    rubrics that name it show it; none of the server's own rubrics does.
     """
     @_builtins.property
     def references(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -271,10 +271,10 @@ class AnswerScore(_message.Message):
     model: _builtins.str
     """model that answered, as its provider names it."""
     system_fingerprint: _builtins.str
-    """system_fingerprint of the provider's build, where it tells one."""
+    """system_fingerprint of the provider's build, if it reports one."""
     probability: _builtins.float
     """probability that people call the answer good, by the rubric's calibration;
-    unset without one, and where there is no score.
+    unset without one, and if there is no score.
     """
     @_builtins.property
     def raw_replies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

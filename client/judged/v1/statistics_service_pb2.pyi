@@ -1523,7 +1523,7 @@ class Reliability(_message.Message):
     def brier(self) -> _metrics_pb2.Estimate:
         """brier is the mean squared distance of probability and label, of the
         calibrator. A fitted one is cross-validated over clusters, as all else
-        here: no label judges what it taught.
+        here: no label tests a model that it trained.
         """
 
     @_builtins.property
@@ -1951,9 +1951,9 @@ class RankSystemsRequest(_message.Message):
 
     @_builtins.property
     def preference(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """preference in [0, 1]: 1 prefers the first, 0 the second, 0.5 is a tie. What
-        lies between counts as the one in part and as a tie in part: 0.75 is half a
-        win and half a tie.
+        """preference in [0, 1]: 1 prefers the first, 0 the second, 0.5 is a tie.
+        Values between are split between a win or loss and a tie: 0.75 is half a win
+        and half a tie.
         """
 
     @_builtins.property
@@ -2008,7 +2008,7 @@ class RankSystemsResponse(_message.Message):
 
     @_builtins.property
     def position(self) -> Global___PositionBias:
-        """position says how far outcomes hung on which answer was shown first."""
+        """position says how far outcomes depended on which answer was shown first."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -2076,7 +2076,7 @@ Global___RankedSystem: _TypeAlias = RankedSystem  # noqa: Y015
 
 @_typing.final
 class PositionBias(_message.Message):
-    """PositionBias says what became of pairs of answers that were compared in both
+    """PositionBias has the outcomes of pairs of answers that were compared in both
     orders.
     """
 

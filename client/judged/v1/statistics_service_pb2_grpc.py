@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class StatisticsServiceStub(object):
-    """StatisticsService says how sure numbers are and how far judges, raters and
-    runs agree. It judges nothing and asks no model. What JudgeService says of
-    "x-request-id" and of errors holds here too.
+    """StatisticsService measures the uncertainty of numbers and the agreement of
+    judges, raters and runs. It judges nothing and asks no model. "x-request-id"
+    and errors work as in JudgeService.
     """
 
     def __init__(self, channel):
@@ -75,9 +75,9 @@ class StatisticsServiceStub(object):
 
 
 class StatisticsServiceServicer(object):
-    """StatisticsService says how sure numbers are and how far judges, raters and
-    runs agree. It judges nothing and asks no model. What JudgeService says of
-    "x-request-id" and of errors holds here too.
+    """StatisticsService measures the uncertainty of numbers and the agreement of
+    judges, raters and runs. It judges nothing and asks no model. "x-request-id"
+    and errors work as in JudgeService.
     """
 
     def CompareRuns(self, request, context):
@@ -96,9 +96,9 @@ class StatisticsServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamTextMetrics(self, request_iterator, context):
-        """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-        in parts. It answers once, once the caller has sent them all. Errors name
-        fields as ComputeTextMetrics's do; items count from the first part.
+        """StreamTextMetrics is ComputeTextMetrics for any number of items, sent in
+        parts. It answers once, after the last part. Errors name fields as in
+        ComputeTextMetrics; items are counted from the first part.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,9 +186,9 @@ def add_StatisticsServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class StatisticsService(object):
-    """StatisticsService says how sure numbers are and how far judges, raters and
-    runs agree. It judges nothing and asks no model. What JudgeService says of
-    "x-request-id" and of errors holds here too.
+    """StatisticsService measures the uncertainty of numbers and the agreement of
+    judges, raters and runs. It judges nothing and asks no model. "x-request-id"
+    and errors work as in JudgeService.
     """
 
     @staticmethod

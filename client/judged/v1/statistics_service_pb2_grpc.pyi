@@ -29,9 +29,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StatisticsServiceStub:
-    """StatisticsService says how sure numbers are and how far judges, raters and
-    runs agree. It judges nothing and asks no model. What JudgeService says of
-    "x-request-id" and of errors holds here too.
+    """StatisticsService measures the uncertainty of numbers and the agreement of
+    judges, raters and runs. It judges nothing and asks no model. "x-request-id"
+    and errors work as in JudgeService.
     """
 
     @_typing.overload
@@ -45,9 +45,9 @@ class StatisticsServiceStub:
     exact match.
     """
     StreamTextMetrics: _grpc.StreamStreamMultiCallable[_statistics_service_pb2.StreamTextMetricsRequest, _statistics_service_pb2.StreamTextMetricsResponse]
-    """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-    in parts. It answers once, once the caller has sent them all. Errors name
-    fields as ComputeTextMetrics's do; items count from the first part.
+    """StreamTextMetrics is ComputeTextMetrics for any number of items, sent in
+    parts. It answers once, after the last part. Errors name fields as in
+    ComputeTextMetrics; items are counted from the first part.
     """
     MeasureAgreement: _grpc.UnaryUnaryMultiCallable[_statistics_service_pb2.MeasureAgreementRequest, _statistics_service_pb2.MeasureAgreementResponse]
     """MeasureAgreement measures how far raters agree on items, or two judges on
@@ -71,9 +71,9 @@ class StatisticsServiceStub:
 
 @_typing.type_check_only
 class StatisticsServiceAsyncStub(StatisticsServiceStub):
-    """StatisticsService says how sure numbers are and how far judges, raters and
-    runs agree. It judges nothing and asks no model. What JudgeService says of
-    "x-request-id" and of errors holds here too.
+    """StatisticsService measures the uncertainty of numbers and the agreement of
+    judges, raters and runs. It judges nothing and asks no model. "x-request-id"
+    and errors work as in JudgeService.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -84,9 +84,9 @@ class StatisticsServiceAsyncStub(StatisticsServiceStub):
     exact match.
     """
     StreamTextMetrics: _aio.StreamStreamMultiCallable[_statistics_service_pb2.StreamTextMetricsRequest, _statistics_service_pb2.StreamTextMetricsResponse]  # type: ignore[assignment]
-    """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-    in parts. It answers once, once the caller has sent them all. Errors name
-    fields as ComputeTextMetrics's do; items count from the first part.
+    """StreamTextMetrics is ComputeTextMetrics for any number of items, sent in
+    parts. It answers once, after the last part. Errors name fields as in
+    ComputeTextMetrics; items are counted from the first part.
     """
     MeasureAgreement: _aio.UnaryUnaryMultiCallable[_statistics_service_pb2.MeasureAgreementRequest, _statistics_service_pb2.MeasureAgreementResponse]  # type: ignore[assignment]
     """MeasureAgreement measures how far raters agree on items, or two judges on
@@ -109,9 +109,9 @@ class StatisticsServiceAsyncStub(StatisticsServiceStub):
     """
 
 class StatisticsServiceServicer(metaclass=_abc_1.ABCMeta):
-    """StatisticsService says how sure numbers are and how far judges, raters and
-    runs agree. It judges nothing and asks no model. What JudgeService says of
-    "x-request-id" and of errors holds here too.
+    """StatisticsService measures the uncertainty of numbers and the agreement of
+    judges, raters and runs. It judges nothing and asks no model. "x-request-id"
+    and errors work as in JudgeService.
     """
 
     @_abc_1.abstractmethod
@@ -138,9 +138,9 @@ class StatisticsServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_statistics_service_pb2.StreamTextMetricsRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_statistics_service_pb2.StreamTextMetricsResponse], _abc.AsyncIterator[_statistics_service_pb2.StreamTextMetricsResponse]]:
-        """StreamTextMetrics is ComputeTextMetrics for any number of items, which come
-        in parts. It answers once, once the caller has sent them all. Errors name
-        fields as ComputeTextMetrics's do; items count from the first part.
+        """StreamTextMetrics is ComputeTextMetrics for any number of items, sent in
+        parts. It answers once, after the last part. Errors name fields as in
+        ComputeTextMetrics; items are counted from the first part.
         """
 
     @_abc_1.abstractmethod
