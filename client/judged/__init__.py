@@ -1,13 +1,13 @@
-"""judged: the thin client of the judge daemon.
+"""judged: the client of the judge server.
 
     from judged import Client, QueryGroup
 
     with Client("127.0.0.1:8470") as client:
         verdicts = client.judge([QueryGroup("what is RAG", ["..."], ["...", "..."])])
 
-What callers make, the errors and the main results stand here, and are loaded when they are first
-asked for; `judged.values` has the types of all parts of results too. Modules and folders that begin
-with an underscore may change at any time.
+The package has the inputs, the errors and the main results, loaded on first access; `judged.values`
+has the types of all parts of results. Modules and folders that begin with an underscore may change
+at any time.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ __all__ = [
 
 _MODULE_OF = {"AsyncClient": "aio", "Client": "client", "local": "_local"}
 _MODULES = ("aio", "client", "errors", "values")
-"""They take several times as long to load as gRPC does."""
+"""Loaded lazily: loading them takes several times as long as loading gRPC."""
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name, or their module, when it is first asked for."""
+    """Load a public name, or a module, on first access."""
     if name in _MODULES:
         return import_module(f"judged.{name}")
     if name == "__version__":
@@ -113,5 +113,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List what can be asked for, loaded or not."""
+    """Return all public names, loaded or not."""
     return sorted({*globals(), *__all__, *_MODULES})

@@ -1,4 +1,4 @@
-"""Reads lines and JSON from files, and says where a file is wrong."""
+"""Reads lines and JSON from files, with the place of errors; writes files atomically."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Value = TypeVar("Value")
 Key = TypeVar("Key")
 
 _NEARLY = 0.8
-"""How alike two names are, by difflib, when one may be meant by the other."""
+"""The similarity, by difflib, from which a name may be a misspelling of another."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JOINED = "begins with a byte order mark: two files were joined here; take the mark out"
 _OTHER_NAMES = ("question", "user_input", "prompt", "input", "query_text", "query")
-"""What other tools call a query."""
+"""Names of the query's field in other tools."""
 SYSTEM_MODEL = "system_model"
-"""The field of a line that names the language model which made its texts."""
+"""The field of a line with the name of the language model that made its texts."""
 _FLAT = (str, int, float)
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
@@ -48,7 +48,7 @@ _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.
 class FileError(Exception):
     """A file can't be read or breaks its format.
 
-    `line` counts from 1; None when the file as a whole is meant.
+    `line` counts from 1; None refers to the file as a whole.
     """
 
     __module__ = "judged.evaluation"
@@ -62,30 +62,30 @@ class FileError(Exception):
 
 
 class FileWarning(UserWarning):
-    """Something in a file is not as it should be, and is read all the same."""
+    """A problem in a file that does not keep it from being read."""
 
 
 class KnownFields:
-    """The fields that a format reads; others are the user's own, unless their names are so near."""
+    """The fields that a format reads; others are the user's own, unless their names are similar."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
         self._seen = set(names)
 
     def check(self, record: Record) -> None:
-        """Warn (FileWarning) of fields with nearly a known name, once for each name."""
+        """Warn (FileWarning) of fields with names similar to known ones, once for each name."""
         for name in record.fields:
             if name in self._seen:
                 continue
             self._seen.add(name)
             if near := get_close_matches(name, self.names, n=1, cutoff=_NEARLY):
-                said = record.error(f"has {name!r}, which nothing reads; did you mean {near[0]!r}?")
-                warnings.warn(FileWarning(str(said)), stacklevel=3)
+                near_miss = f"has {name!r}, which nothing reads; did you mean {near[0]!r}?"
+                warnings.warn(FileWarning(str(record.error(near_miss))), stacklevel=3)
 
 
 @contextmanager
 def open_file(path: Path | str) -> Iterator[BinaryIO]:
-    """Open a file for reading. Raises FileError, also for faults while reading."""
+    """Open a file for reading. Raises FileError, also for errors while reading."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -97,7 +97,7 @@ def open_file(path: Path | str) -> Iterator[BinaryIO]:
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """Return all that a file holds. Raises FileError."""
+    """Return the content of a file, without a byte order mark. Raises FileError."""
     with open_file(path) as file:
         return file.read().removeprefix(_BYTE_ORDER_MARK)
 
@@ -111,7 +111,7 @@ def read_lines(path: Path | str, empty: str = "") -> Iterator[tuple[int, bytes]]
 def number_lines(lines: Iterable[bytes], name: str, empty: str = "") -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line) of the lines of a file that are not blank.
 
-    Raises FileError: where there is none, what `empty` says of it, if it says anything.
+    Raises FileError, with the message `empty`, if that is given and there are no such lines.
     """
     is_empty = True
     for number, line in enumerate(lines, 1):
@@ -138,13 +138,13 @@ def number_records(lines: Iterable[bytes], name: str, empty: str = "") -> Iterat
 
 
 def read_object(path: Path | str) -> Record:
-    """Return the one JSON object that a file holds. Raises FileError."""
+    """Return the JSON object in a file. Raises FileError."""
     return Record.parse(read_bytes(path), str(path), None)
 
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Raise FileError for a file that can't be written."""
+    """Convert an OSError of the body into a FileError for this file."""
     try:
         yield
     except OSError as error:
@@ -160,8 +160,8 @@ def json_line(value: object) -> str:
 def parse_json(raw: bytes, name: str, line: int | None) -> object:
     """Return the value of a JSON text.
 
-    Raises FileError, also for what Python would let pass: NaN, infinities and numbers too large
-    for one, a field that is there twice, and escapes of half a character, which no UTF-8 can carry.
+    Raises FileError, also for what Python would accept: NaN, infinities and numbers that are too
+    large, repeated fields, and escapes of lone surrogates, which UTF-8 can't encode.
     """
     text = decode(raw, name, line)
     try:
@@ -180,7 +180,7 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
 
 
 class NotAllowed(Exception):
-    """A JSON text holds what Python reads and we don't."""
+    """A JSON text has something that Python accepts but we refuse."""
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -194,13 +194,13 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _number_of(text: str) -> float:
     value = float(text)
-    if math.isinf(value):  # which JSON's writers can't write
+    if math.isinf(value):  # JSON writers can't write it
         raise NotAllowed(f"holds {text[:80]}, which is too large for a number")
     return value
 
 
 def _hint(before: str, rest: str) -> str:
-    """Return the next step where JSON ends in front of `rest`, "" where none is known."""
+    """Return a hint for a syntax error before `rest`; "" if none is known."""
     if rest[:1] in ("]", "}") and before.endswith(","):
         return f"; take out the comma before the {rest[0]}"
     if rest.startswith(("'", "True", "False", "None")):
@@ -228,7 +228,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(
     parse_float=_number_of, parse_constant=_refuse_constant, object_pairs_hook=_object_of
 )
-"""Decodes JSON as `parse_json` does, but for half characters. Raises NotAllowed too."""
+"""Decodes JSON as `parse_json` does, without the check for lone surrogates. Raises NotAllowed."""
 
 
 def decode_json(text: str) -> object:
@@ -244,12 +244,12 @@ def decode_json(text: str) -> object:
 
 
 def as_label(value: object) -> bool | None:
-    """Return true or false as files have them: 1, 0, and texts in any case too; None for others."""
+    """Return True or False for a label: also 1, 0, and texts in any case; None for other values."""
     return _LABELS.get(str(value).strip().lower())
 
 
 class _Kind(NamedTuple):
-    """What one value must be, and what is made of it."""
+    """The rule that a value must follow, and its conversion."""
 
     rule: str
     fits: Callable[[Any], bool]
@@ -289,7 +289,7 @@ _KINDS = {str: _TEXT, float: _NUMBER, int: _COUNT, bool: _LABEL}
 
 
 class Record:
-    """One JSON object of a file, whose fields are read with checks. `what` names it in errors."""
+    """A JSON object of a file; its fields are checked when read. `what` names it in errors."""
 
     def __init__(self, value: object, name: str, line: int | None, what: str) -> None:
         self.name, self.line = name, line
@@ -305,23 +305,23 @@ class Record:
 
     @property
     def place(self) -> str:
-        """Where the object stands, for people: its file and line, or its path."""
+        """The place of the object, for people: its file and line, or its path."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.name}{line}" if not self._what else f"{self.name}{line}: {self._what}"
 
     def error(self, problem: str) -> FileError:
-        """Return the error that says what is wrong with this object."""
+        """Return the error for a problem of this object."""
         return FileError(self.name, self.line, f"{self._what} {problem}".lstrip())
 
     def missing(self, names: Sequence[str]) -> FileError:
-        """Return the error that no field has one of these names, with what may be meant by it."""
+        """Return the error for a missing field, with the name that other tools may use for it."""
         near = [each for each in _OTHER_NAMES if each in self.fields and each not in names]
         asks = near and names[0] in ("query_text", "user_input")
         hint = f"; is it what is called {near[0]!r} here?" if asks else ""
         return self.error(f"has no {' or '.join(map(repr, names))}{hint}")
 
     def get(self, *names: str) -> object:
-        """Return the first of the fields that is there and not null, else None."""
+        """Return the first of the fields that is present and not null, else None."""
         for name in names:
             if (value := self.fields.get(name)) is not None:
                 return value
@@ -332,19 +332,19 @@ class Record:
         return None if value is None else self.made(kind, names[0], value)
 
     def made(self, kind: _Kind, name: str, value: object) -> Any:  # noqa: ANN401 - the same
-        """Return what a kind makes of a value that stands here under a name. Raises FileError."""
+        """Return the value of a field, converted by its kind. Raises FileError."""
         if not kind.fits(value):
             raise self.error(f"has {name!r} {kind.rule.format(_kind(value))}")
         return kind.make(value)
 
     def text(self, *names: str) -> str:
-        """Return a field that must be there and be text."""
+        """Return a text field; it is required."""
         if type(value := self.fields.get(names[0])) is str:
             return value
         return self._needed(_TEXT, *names)  # type: ignore[no-any-return]
 
     def position(self, *names: str) -> int:
-        """Return a whole number from 0 to 2^64 - 1, which must be there."""
+        """Return a whole number from 0 to 2^64 - 1; it is required."""
         return self._needed(_COUNT, *names)  # type: ignore[no-any-return]
 
     def _needed(self, kind: _Kind, *names: str) -> Any:  # noqa: ANN401 - what the kind makes
@@ -354,15 +354,15 @@ class Record:
         return value
 
     def identifier(self, *names: str) -> str:
-        """Return an id that must be there and not be empty."""
+        """Return an id that is not empty; it is required."""
         return self._needed(_ID, *names)  # type: ignore[no-any-return]
 
     def label(self, name: str) -> bool:
-        """Return true or false, which must be there."""
+        """Return true or false; it is required."""
         return self._needed(_LABEL, name)  # type: ignore[no-any-return]
 
     def optional_text(self, name: str) -> str | None:
-        """Return a field that must be text when it is there."""
+        """Return a text; None without one."""
         return self._optional(_TEXT, name)  # type: ignore[no-any-return]
 
     def optional_number(self, name: str) -> float | None:
@@ -378,12 +378,12 @@ class Record:
         return self._optional(_CHANCE, name)  # type: ignore[no-any-return]
 
     def refuse_again(self, seen: dict[Key, int | None], key: Key, problem: str) -> None:
-        """Raise FileError where an earlier line has the key; {} in `problem` is that line."""
+        """Raise FileError if an earlier line has the key; {} in `problem` is that line's number."""
         if (first := seen.setdefault(key, self.line)) != self.line:
             raise self.error(problem.replace("{}", str(first)))
 
     def optional_label(self, name: str) -> bool | None:
-        """Return what a person said, None where the field is absent or null. Raises FileError."""
+        """Return true or false; None if the field is absent or null. Raises FileError."""
         return self._optional(_LABEL, name)  # type: ignore[no-any-return]
 
     def optional_identifier(self, *names: str) -> str | None:
@@ -391,22 +391,22 @@ class Record:
         return self._optional(_ID, *names)  # type: ignore[no-any-return]
 
     def items(self, *names: str) -> Sequence[object]:
-        """Return a list; an empty one when it is not there."""
+        """Return a list; an empty one if it is missing."""
         return self._optional(_LIST, *names) or ()
 
     def identifiers(self, *names: str) -> list[str]:
-        """Return a list of ids; an empty one when it is not there."""
+        """Return a list of ids; an empty one if it is missing."""
         return [self.made(_ID, names[0], value) for value in self.items(*names)]
 
     def texts(self, *names: str) -> list[str]:
-        """Return a list of texts; an empty one when it is not there."""
+        """Return a list of texts; an empty one if it is missing."""
         items = enumerate(self.items(*names))
         return [self.made(_TEXT, f"{names[0]}[{at}]", value) for at, value in items]
 
     def alternatives(self) -> list[str]:
-        """Return `expected_text` and those of `expected_alternatives` that hold something.
+        """Return `expected_text`, and those of `expected_alternatives` that are not blank.
 
-        One of the two must be there.
+        One of the two is required.
         """
         found = [text for text in self.texts("expected_alternatives") if text.strip()]
         if not found or self.get("expected_text") is not None:
@@ -424,33 +424,33 @@ class Record:
         return {} if inner is None else dict(inner.fields)
 
     def records(self, name: str) -> list[Record]:
-        """Return a list of objects; an empty one when it is not there."""
+        """Return a list of objects; an empty one if it is missing."""
         return [self.inner(value, f"{name}[{at}]") for at, value in enumerate(self.items(name))]
 
     def inner(self, value: object, name: str) -> Record:
-        """Return an object that stands in this one under a name."""
+        """Return an inner object of this one, with its path."""
         return Record(value, self.name, self.line, f"{self._what}.{name}".lstrip("."))
 
     def labels(self, name: str) -> dict[str, str]:
-        """Return an object of single values as texts.
+        """Return an object of plain values as texts.
 
-        Lists and objects are left out, with a warning (FileWarning) that is the same for all.
+        Lists and objects are left out, with one warning (FileWarning) for all.
         """
         found: dict[str, str] = {}
         for key, value in self.fields_of(name).items():
             if isinstance(value, _FLAT):
                 found[key] = value if isinstance(value, str) else json.dumps(value)
             elif value is not None:
-                told = f"{self.name}: lists and objects in {name} are left out; write them as texts"
-                warnings.warn(FileWarning(told), stacklevel=3)
+                text = f"{self.name}: lists and objects in {name} are left out; write them as texts"
+                warnings.warn(FileWarning(text), stacklevel=3)
         return found
 
     def read(self, kind: type[Value], /, **others: object) -> Value:
-        """Return a value of a dataclass, whose fields stand here under their names.
+        """Return a dataclass read from the fields with the same names.
 
-        Their types say how each is read; one that is missing or null is None where it may be, or
-        has its default. `others` are the fields that stand here in another form. What has no field
-        is passed over; see `refuse_unknown`. Raises FileError.
+        The types say how each is read; one that is missing or null is None if it may be, or has its
+        default. `others` are fields that are stored in another form. Unknown fields are ignored;
+        see `refuse_unknown`. Raises FileError.
         """
         made = dict(others)
         for name, read, needed, none in _parts(kind):  # type: ignore[arg-type]  # hashable
@@ -466,7 +466,7 @@ class Record:
         return kind(**made)
 
     def check_format(self, name: str, version: int, writer: str) -> None:
-        """Raise FileError where a document is of another format or version; `writer` writes it."""
+        """Raise FileError for another format or version; `writer` is what writes this format."""
         problem = f"has no 'format' {name!r}; {writer} writes one"
         if self.get("format") == name:
             if (found := self.position("version")) == version:
@@ -482,12 +482,12 @@ class Record:
 
 
 _Read = Callable[["Record", str, Any], Any]
-"""Makes a value of what stands in a record under a name. Raises FileError."""
+"""Converts a value of a record; gets the record, the name and the value. Raises FileError."""
 
 
 @cache
 def _parts(kind: Any) -> Sequence[tuple[str, _Read, bool, bool]]:  # noqa: ANN401 - a dataclass
-    """Return of each field its name, what reads it, whether it has no default, and may be None."""
+    """Return, per field, its name, its reader, and whether it is required and may be None."""
     types = get_type_hints(kind)
     return [
         (
@@ -502,7 +502,7 @@ def _parts(kind: Any) -> Sequence[tuple[str, _Read, bool, bool]]:  # noqa: ANN40
 
 @cache
 def _reader(declared: Any) -> _Read:  # noqa: ANN401 - any type of a field
-    """Return what reads a value of a type."""
+    """Return the function that reads a value of a type."""
     inner = [each for each in get_args(declared) if each is not NoneType]
     origin = get_origin(declared)
     if origin in (Mapping, Sequence, tuple):
@@ -531,7 +531,7 @@ def _read_list(each: _Read, kind: type, record: Record, name: str, value: object
 
 
 def _read_union(kinds: Sequence[Any], record: Record, name: str, value: object) -> object:
-    """Return a value of the plain type that it has, or an object of the first of the others."""
+    """Return a value that has one of the types unchanged; else read it as the first that fits."""
     if value is None or type(value) in kinds:
         return value
     fitting = [kind for kind in kinds if is_dataclass(kind) == isinstance(value, Mapping)]
@@ -562,7 +562,7 @@ def _read_time(record: Record, name: str, value: object) -> datetime:
 
 
 def _kind(value: object) -> str:
-    """Return what JSON calls a value, or the type that a row of a library has."""
+    """Return the JSON name of a value's type, or its Python type for rows of a library."""
     if _is(value, int, float):
         return "a number" if _NUMBER.fits(value) else "too large for one"
     names: dict[type, str] = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
@@ -570,15 +570,15 @@ def _kind(value: object) -> str:
 
 
 _DEVICES = (("/", "dev"), ("/", "proc"))
-"""Where files stand for what is open already, such as standard output."""
+"""Folders of files that refer to open streams, such as standard output."""
 
 
 @contextmanager
 def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
-    """Yield where to write what then takes the place of a file. Raises OSError.
+    """Yield a path to write to, which then replaces a file atomically. Raises OSError.
 
-    It stays with those who may read it; a new one has a mode, less the umask. After an error the
-    file is as it was. Pipes and devices are written to as they are.
+    An existing file keeps its permissions; a new one gets `mode`, less the umask. After an error,
+    the file is unchanged. Pipes and devices are written to directly.
     """
     given, target = Path(path), Path(os.path.realpath(path))
     there = given.exists()
@@ -586,7 +586,7 @@ def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
         yield given
         return
     if there:
-        os.close(os.open(target, os.O_WRONLY))  # raises for a file that must not be written to
+        os.close(os.open(target, os.O_WRONLY))  # raises if the file may not be written
     beside = target.with_name(f".judged-{secrets.token_hex(8)}.new")
     try:
         beside.touch(mode, exist_ok=False)
@@ -597,7 +597,7 @@ def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
             os.fsync(written.fileno())
         try:
             beside.replace(target)
-        except OSError:  # it is mounted by itself, say, and may be written but not replaced
+        except OSError:  # for example a mounted file, which can be written but not replaced
             shutil.copyfile(beside, target)
     finally:
         beside.unlink(missing_ok=True)
@@ -607,7 +607,7 @@ def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
 def replacing_text(
     path: Path | str, newline: str | None = None, mode: int = 0o666
 ) -> Iterator[TextIO]:
-    """Open a file of UTF-8 that then takes the place of another one. Raises OSError."""
+    """Open a UTF-8 text file that then replaces a file atomically. Raises OSError."""
     with (
         replacing(path, mode) as beside,
         beside.open("w", encoding="utf-8", newline=newline) as file,
@@ -616,6 +616,6 @@ def replacing_text(
 
 
 def replace_text(path: Path | str, text: str, mode: int = 0o666) -> None:
-    """Write a text to a file in place of what it held; a new one has a mode. Raises OSError."""
+    """Replace the content of a file by a text; a new file gets `mode`. Raises OSError."""
     with replacing_text(path, mode=mode) as file:
         file.write(text)

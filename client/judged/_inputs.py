@@ -1,6 +1,6 @@
-"""What callers hand in, made what the rest of the client reads: ids are text, one pass is enough.
+"""Normalizes inputs of callers: ids become text, iterators become lists.
 
-Knows no other type of ours.
+Independent of all other types of the client.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ LARGEST_GRADE = 2**31 - 1
 """The largest grade of a document, as in TREC's qrels."""
 
 _NEARLY_THE_SAME = 0.9
-"""The similarity, prefix included, from which a variable is a misspelt one."""
+"""The similarity, prefix included, from which a variable counts as misspelt."""
 _TEXT = {str}
 _NO_LISTS = (str, bytes, bytearray, Mapping)
-"""Can be walked over, and hold no list of texts."""
+"""Iterable types that are not lists of texts."""
 
 
 def set_fields(value: object, **contents: object) -> None:
-    """Set fields of a frozen value while it is made."""
+    """Set fields of a frozen dataclass during its construction."""
     for name, content in contents.items():
         object.__setattr__(value, name, content)
 
 
 class Given:
-    """A value that callers make: its lists are read once, its ids are text.
+    """Base of dataclasses that callers make: reads iterables into lists, and ids as text.
 
-    The types of its fields say how each is read. Raises WrongType for what is no list or id; what
-    a list holds is refused as it is sent.
+    The types of the fields say how each is read. Raises WrongType for values that are not lists or
+    ids; items of lists are checked when they are sent.
     """
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class Given:
 
 
 _Read = Callable[[Any, str], object]
-"""Makes what a field holds of what was given. Raises WrongType."""
+"""Converts the given value of a field. Raises WrongType."""
 
 
 @cache
@@ -73,8 +73,8 @@ def _reader_of(name: str, declared: Any) -> _Read | None:  # noqa: ANN401 - a ty
     return partial(need_list, read=read)
 
 
-def as_list(values: Any) -> Any:  # noqa: ANN401 - what is wrong with it is said where its place is known
-    """Return texts or values as a list or tuple; what is no list of them stays as it is."""
+def as_list(values: Any) -> Any:  # noqa: ANN401 - invalid values are refused later, with their path
+    """Return an iterable as a list or tuple; other values, such as one text, are unchanged."""
     return values if type(values) in (list, tuple) or not _is_walkable(values) else list(values)
 
 
@@ -83,47 +83,47 @@ def _is_walkable(values: object) -> bool:
 
 
 def as_column(values: Any) -> Any:  # noqa: ANN401 - see as_list
-    """Return a column as it is if it can be walked over again, such as an array; else as a list."""
+    """Return a column unchanged if it can be iterated again, such as an array; else as a list."""
     if type(values) in (list, tuple) or hasattr(values, "__len__"):
         return values
     return as_list(values)
 
 
 def as_id(value: Any) -> Any:  # noqa: ANN401 - see as_list
-    """Return an id as text; what is neither text nor a whole number stays as it is."""
+    """Return an id as text; values other than text and whole numbers are unchanged."""
     if type(value) is str or isinstance(value, str | bool) or not isinstance(value, Integral):
         return value
     return str(int(value))
 
 
 def as_ids(values: Any) -> Any:  # noqa: ANN401 - see as_list
-    """Return a list of ids as texts; what is no id in it stays as it is."""
+    """Return a list of ids as texts; values that are not ids are unchanged."""
     values = as_list(values)
     if type(values) not in (list, tuple) or all_texts(values):
         return values
-    if set(map(type, values)) == {int}:  # the usual ones, which this is faster for
+    if set(map(type, values)) == {int}:  # a faster path for the usual case
         return list(map(str, values))
     return [as_id(value) for value in values]
 
 
 def join_ids(ids: Collection[Any]) -> tuple[Collection[str], str | None]:
-    """Return ids and the same joined by line feeds; no text when one of them is no id."""
+    """Return ids as texts, and the same joined by line feeds, or None if one is not an id."""
     try:
         return ids, "\n".join(ids)
     except TypeError:
-        # Arrays hand out their numbers as Python's own much faster than one by one.
+        # Converting a whole array to Python numbers is much faster than one by one.
         plain = getattr(ids, "tolist", None)
         texts = as_ids(list(ids) if plain is None else plain())
     try:
         return texts, "\n".join(texts)
     except TypeError:
-        return texts, None  # whoever knows its place says what is wrong with which
+        return texts, None  # the caller knows the path, and raises
 
 
 def need_by_ids(values: Mapping[str, Value], field: str) -> Mapping[str, Value]:
-    """Return a mapping with its keys as texts. Raises WrongType for none, and a key that is no id.
+    """Return a mapping with its keys as texts.
 
-    Raises InvalidArgument for a key that comes twice.
+    Raises WrongType unless it is a mapping of ids, and InvalidArgument for a repeated key.
     """
     if not isinstance(values, Mapping):
         raise WrongType.of_field(field, f"must be a mapping of ids, not {kind_of(values)}")
@@ -140,7 +140,7 @@ def need_by_ids(values: Mapping[str, Value], field: str) -> Mapping[str, Value]:
 
 
 def need_id(value: object, field: str) -> str:
-    """Return an id as text. Raises WrongType that names the field."""
+    """Return an id as text. Raises WrongType with the field."""
     name = as_id(value)
     if not isinstance(name, str):
         rule = f"must be text or a whole number, not {type(value).__name__}"
@@ -149,7 +149,7 @@ def need_id(value: object, field: str) -> str:
 
 
 def need_ids(values: object, field: str) -> Sequence[str]:
-    """Return a list of ids as texts. Raises WrongType that names the field and the place."""
+    """Return a list of ids as texts. Raises WrongType with the field and the index."""
     names: Sequence[str] = need_list(values, field, "ids", as_ids)
     if not all_texts(names):
         for place, name in enumerate(names):
@@ -158,10 +158,10 @@ def need_ids(values: object, field: str) -> Sequence[str]:
 
 
 def set_grades(value: Any) -> None:  # noqa: ANN401 - a frozen value that has both
-    """Set the ids of relevant documents and the grades of all that were judged, by their ids.
+    """Make the fields `relevant_document_ids` and `grades` of a value consistent.
 
-    Ids that are named relevant have the grade 1 where they have no other; where all grades are 1,
-    there are none. Raises WrongType and InvalidArgument for what is no grade, or contradicts.
+    Relevant ids without a grade get the grade 1; if all grades are 1, they are dropped. Raises
+    WrongType for an invalid grade, and InvalidArgument for a contradiction.
     """
     if not value.grades:
         return
@@ -187,9 +187,9 @@ def set_grades(value: Any) -> None:  # noqa: ANN401 - a frozen value that has bo
 def need_list(
     values: object, field: str, what: str = "", read: Callable[[Any], Any] = as_list
 ) -> Any:  # noqa: ANN401 - a list, or a column
-    """Return a list, read once. Raises WrongType for what is none: one text is no list of letters.
+    """Return an iterable as a list. Raises WrongType for other values, and for one text.
 
-    `what` says in the message what the list is of.
+    `what` names the items of the list in the message.
     """
     if type(values) not in (list, tuple) and not _is_walkable(values):
         of = f" of {what}" if what else ""
@@ -205,14 +205,14 @@ def refuse_set(values: object, field: str) -> None:
 
 
 def as_metrics(metrics: object) -> Sequence[str]:
-    """Return the names of metrics, read once. Raises WrongType for what is no list."""
+    """Return the names of metrics as a list. Raises WrongType for other values."""
     names: Sequence[str] = need_list(metrics, "metrics", "names")
     return names
 
 
 def read_number(text: str) -> float | None:
-    """Return the finite number that a text is, as people write one; None when it is none."""
-    # float() takes more than people write: "1_0" is ten to it, and so are digits of other scripts.
+    """Return a text as a finite number; None if it is not one."""
+    # float() accepts more than people write: "1_0" as ten, and digits of other scripts.
     if "_" in text or not text.isascii():
         return None
     try:
@@ -223,7 +223,7 @@ def read_number(text: str) -> float | None:
 
 
 def no_utf8(problem: UnicodeEncodeError) -> str:
-    """Return what is wrong with a text that UTF-8 can't carry."""
+    """Return the rule broken by a text that UTF-8 can't encode."""
     return f"holds a lone surrogate at character {problem.start}, which UTF-8 can't carry"
 
 
@@ -233,15 +233,15 @@ def all_texts(values: Iterable[object]) -> bool:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is called where a list was expected."""
+    """Return the name of a value's type for errors where a list was expected."""
     return "one text" if isinstance(value, str) else type(value).__name__
 
 
 def misspelt_variables(names: Iterable[str], known: Collection[str], what: str) -> Iterator[str]:
-    """Yield a sentence for each JUDGED_* variable that is nearly, but not, a known one.
+    """Yield a warning for each JUDGED_* variable that is similar to a known one.
 
-    And for each VERDICT_* variable that would be one under the right prefix. The others may be of
-    programs that have this prefix too. `what` is what the known ones are, an option say.
+    Also for each VERDICT_* variable that is known under the right prefix. Other variables may
+    belong to other programs. `what` names the known ones, for example "option".
     """
     for name in sorted(set(names).difference(known)):
         meant = name.replace("VERDICT_", "JUDGED_", 1)

@@ -1,7 +1,4 @@
-"""Results as people and programs read them: short reprs, dictionaries, rows.
-
-Which rows a result has is up to its class.
-"""
+"""Views of results: short reprs, dictionaries, rows of tables."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _SCALAR = str | int | float | bool | None
 
 
 class View:
-    """A result that can be looked at and handed on; results are dataclasses that inherit this."""
+    """Base of results, which are dataclasses: adds a short repr, `to_dict` and `to_rows`."""
 
     __slots__ = ()
 
@@ -30,7 +27,7 @@ class View:
         return short_repr(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON has it: texts, numbers, None, lists and dictionaries."""
+        """Return the result as a JSON object: texts, numbers, None, lists and dictionaries."""
         return {
             part.name: plain(getattr(self, part.name))
             for part in fields(self)  # type: ignore[arg-type]  # all results are dataclasses
@@ -44,14 +41,14 @@ class View:
 
 
 def row_of(value: object, names: str, **others: object) -> Row:
-    """Return a row with the attributes of these names, enums by theirs, and `others`."""
+    """Return a row with the named attributes, with enums as their names, and `others`."""
     cells = {name: getattr(value, name) for name in names.split()}
     named = {name: cell.name if isinstance(cell, Enum) else cell for name, cell in cells.items()}
     return named | others
 
 
 class _Short(Repr):
-    """Shows a few items of what has many, and says of bytes how many there are."""
+    """Shows a few items of long sequences, and only the size of bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +62,7 @@ _SHORT = _Short()
 
 
 def short_repr(value: object) -> str:
-    """Return a dataclass in a line, with the beginning of what is long in it."""
+    """Return a dataclass in one line, with long values cut."""
     shown = ", ".join(
         f"{part.name}={_SHORT.repr(getattr(value, part.name))}"
         for part in fields(value)  # type: ignore[arg-type]  # all results are dataclasses
@@ -75,8 +72,8 @@ def short_repr(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…)"
 
 
-def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a case each
-    """Return a value as JSON has it; enums by their names, numbers that are none as None."""
+def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - one case for each JSON type
+    """Return a value as JSON types, with enums as their names, and NaN and infinities as None."""
     if isinstance(value, View):
         return value.to_dict()
     if isinstance(value, Flag):
@@ -99,27 +96,27 @@ def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - what JSON has, a cas
 
 
 def named_mean(name: str, mean: float | None) -> str:
-    """Return a mean as reprs show it."""
+    """Return a mean as shown in reprs."""
     return f"{name}={'-' if mean is None else format(mean, '.4f')}"
 
 
 def plural(n: int, one: str, many: str = "") -> str:
-    """Return a number with its noun, whose plural ends in s where `many` does not say it."""
+    """Return a number with its noun; the default plural `many` is `one` with an s."""
     return f"{n} {word(n, one, many)}"
 
 
 def of_all(n: int, total: int, one: str, many: str = "") -> str:
-    """Return how many of all there are, with their noun."""
+    """Return "n of total" with the noun."""
     return f"{n} of {plural(total, one, many)}"
 
 
 def word(n: int, one: str, many: str = "") -> str:
-    """Return the form of a word that goes with a number."""
+    """Return the singular or plural of a word for a number."""
     return one if n == 1 else many or f"{one}s"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """Return rows of cells as lines of text; columns are right-aligned but those at `left`."""
+    """Return rows of cells as lines of text, right-aligned except for the columns in `left`."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -132,12 +129,12 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
 
 
 class Listed(Sequence[Item]):
-    """A sequence that makes its items as they are asked for."""
+    """A sequence that makes its items on access."""
 
     __slots__ = ()
 
     def _item(self, index: int) -> Item:
-        """Return the item at a place from 0."""
+        """Return the item at an index, from 0."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Item]:
@@ -148,7 +145,7 @@ class Listed(Sequence[Item]):
     @overload
     def __getitem__(self, index: slice) -> list[Item]: ...
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
-        # A range knows the rules: ends that are too large, steps, and IndexError.
+        # A range implements the rules: ends out of range, steps, and IndexError.
         places = range(len(self))[index]
         if isinstance(places, range):
             return [self._item(place) for place in places]

@@ -1,4 +1,4 @@
-"""Who a client is, and how it knows its server: TLS, a certificate of its own, a token.
+"""Credentials of a client: TLS, a client certificate, a token.
 
 Client("unix:/run/judged.sock", credentials=Token(file="/run/secrets/judged"))
 Client("judge.example:8470", credentials=Tls(token=Token(file="/run/secrets/judged")))
@@ -21,9 +21,9 @@ _PROXY = re.compile(r"http://([^\s/@]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s/@:]+):[0-9]{1,
 
 @dataclass(frozen=True)
 class Token:
-    """A bearer token: itself, or the file that holds it, which is read again when it changes.
+    """A bearer token: its value, or a file that has it, which is read again for every call.
 
-    Without TLS it is sent to this machine only: over a Unix socket or to a loopback address.
+    Without TLS it is sent only to this machine: over a Unix socket or to a loopback address.
     """
 
     value: str = field(default="", repr=False)
@@ -42,11 +42,11 @@ class Token:
 class Tls:
     """TLS to the server, in PEM files.
 
-    `ca` has the certificates of the authorities to trust; without it those that gRPC brings count.
-    `certificate` and `key` are the client's own, where the server asks for one (mTLS). All are read
-    when a client is made. `proxy` is an HTTP proxy to go through, as http://HOST:PORT; the
-    environment names none for us. `name` is the one that the server's certificate must have, in
-    place of the target's: a list of addresses and a forwarded port have none.
+    `ca` has the certificates of the authorities to trust; by default, those that come with gRPC.
+    `certificate` and `key` are the client's own, for servers that ask for one (mTLS). All are read
+    when a client is made. `proxy` is the HTTP proxy to use, as http://HOST:PORT; the environment's
+    proxy is ignored. `name` is the name to expect in the server's certificate, if the target has no
+    usable one: a list of addresses, or a forwarded port.
     """
 
     ca: File | None = None
@@ -75,7 +75,7 @@ Credentials = Token | Tls
 
 
 def check_token(token: str, source: str) -> None:
-    """Raise InvalidArgument for what can't be sent as a token; the message does not quote it."""
+    """Raise InvalidArgument for an invalid token; the message does not quote it."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise errors.InvalidArgument.of_field(
             source, "a token is one word of visible ASCII characters; was it copied whole?"

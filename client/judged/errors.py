@@ -1,21 +1,21 @@
-"""What a call can raise: one tree, one class for each thing a caller may want to do about it.
+"""The errors of calls: one tree, with a class for each way in which a caller may react.
 
     JudgedError                 code, reason, message, metadata, request_id
       InvalidArgument           the request breaks a rule; `field` names it
         WrongType               ... an argument is of the wrong type: a TypeError too
       NotFound                  no such judge
       FailedPrecondition        the server lacks something; the message says what to run
-      BudgetExhausted           what the server may spend is used up
-      PermissionDenied          the server does not know or does not let you
+      BudgetExhausted           the server's budget is used up
+      PermissionDenied          the server does not know or does not admit you
       Retryable                 worth sending again
         Overloaded              ... the server is busy; `retry_after` seconds
         Unavailable             ... the server can't be reached, is starting or draining
       DeadlineExceeded          time ran out
-      MissingVerdicts           the judge failed on too many items to say anything of them
+      MissingVerdicts           the judge failed on too many items for a result
       ClientUnusable            the client was closed, or its process forked
-      InternalError             a fault of the server; its log knows `metadata["ref"]`
+      InternalError             a fault of the server; its log has `metadata["ref"]`
 
-`_transport.call` decides which one a gRPC status becomes.
+`_transport.call` maps gRPC statuses to these classes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Any
 class JudgedError(Exception):
     """A call failed.
 
-    `code` is the gRPC status name, `reason` a name of ErrorReason ("" when the server gave none),
-    `metadata` the variable parts of the message, `request_id` what to look for in the server's log.
-    `verdicts` are the Verdicts that were there when a later step of an evaluation failed.
+    `code` is the gRPC status name, `reason` a name of ErrorReason ("" if the server gave none),
+    `metadata` the variable parts of the message, `request_id` the id to search for in the server's
+    log. `verdicts` are the Verdicts that had arrived when a later step of an evaluation failed.
     """
 
     verdicts: Any = None
@@ -52,13 +52,13 @@ class JudgedError(Exception):
 
 
 class InvalidArgument(JudgedError):
-    """The request breaks a rule. `field` is the path of the field, "" when it is unknown."""
+    """The request breaks a rule. `field` is the path of the field, "" if it is unknown."""
 
     field: str = ""
 
     @classmethod
     def of_field(cls, field: str, rule: str, reason: str = "INVALID_FIELD") -> InvalidArgument:
-        """Return the error of a field that breaks a rule, as the server words it."""
+        """Return the error for a field that breaks a rule, worded as the server's errors are."""
         error = cls(
             f"{field}: {rule}", code="INVALID_ARGUMENT", reason=reason, metadata={"field": field}
         )
@@ -66,7 +66,7 @@ class InvalidArgument(JudgedError):
         return error
 
     def below(self, parent: str) -> InvalidArgument:
-        """Return the error of a part of a value as that of the whole, whose path is `parent`."""
+        """Return the error with `parent` put before its path."""
         rule = self.message.removeprefix(f"{self.field}: ")
         field = f"{parent}.{self.field}" if self.field else parent
         return type(self).of_field(field, rule, self.reason)
@@ -85,15 +85,15 @@ class FailedPrecondition(JudgedError):
 
 
 class BudgetExhausted(JudgedError):
-    """What the server may spend is used up, so that nothing was asked. Waiting a day helps."""
+    """The server's budget is used up, so no model was asked. Waiting a day helps."""
 
 
 class PermissionDenied(JudgedError):
-    """The server does not know who calls, or does not let them."""
+    """The server does not know the caller, or does not admit them."""
 
 
 class Retryable(JudgedError):
-    """A failure that may pass. `retry_after` is the server's wish in seconds, None without one."""
+    """A temporary failure. `retry_after` is the server's requested delay in seconds, or None."""
 
     retry_after: float | None = None
 
@@ -107,16 +107,16 @@ class Unavailable(Retryable):
 
 
 class DeadlineExceeded(JudgedError):
-    """Time ran out before the answer came."""
+    """The timeout was over before the answer came."""
 
 
 class MissingVerdicts(JudgedError):
-    """The judge failed on too many items to say anything of them; the message says how."""
+    """The judge failed on too many items for a result; the message says how."""
 
 
 class ClientUnusable(JudgedError, RuntimeError):
-    """The client can't send anything: it was closed, or the process forked while one was open."""
+    """The client was closed, or the process was forked after gRPC had been used."""
 
 
 class InternalError(JudgedError):
-    """A fault of the server, or an answer that makes no sense."""
+    """A fault of the server, or an invalid reply."""

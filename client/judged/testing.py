@@ -1,11 +1,11 @@
-"""Assertions on results, for tests of any framework.
+"""Assertions on results, for any test framework.
 
     from judged.testing import assert_metric, assert_rubric
 
     assert_metric(result, "ndcg@10", min_score=0.8)
     assert_rubric(scored, "faithfulness", min_score=0.8)
 
-The plugin for pytest in `pytest_plugin` brings a server and a table of what was asserted.
+The pytest plugin in `pytest_plugin` adds a server and a table of the asserted means.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One assertion: the metric or rubric, and what it was held to."""
+    """One assertion: the metric or rubric, its threshold, and whether it passed."""
 
     metric: MetricResult | RubricSummary
     min_score: float
@@ -33,13 +33,13 @@ class Check:
 
 
 checks: list[Check] = []
-"""What was asserted; whoever shows it empties it."""
+"""All assertions since the plugin last reported them; it then clears the list."""
 
 
 def assert_metric(result: EvaluationResult, metric: str, *, min_score: float) -> MetricResult:
-    """Return a metric of a result; raise AssertionError where its mean is below `min_score`.
+    """Return a metric of a result; raise AssertionError if its mean is below `min_score`.
 
-    Where verdicts are missing the lower bound is held against it: the mean if all of them were
+    If verdicts are missing, the lower bound is compared instead: the mean if all of them were
     wrong. Raises InvalidArgument for a metric that the result does not have.
     """
     __tracebackhide__ = True
@@ -61,10 +61,10 @@ def assert_metric(result: EvaluationResult, metric: str, *, min_score: float) ->
 def assert_rubric(
     scored: ScoredAnswers | AnswerEvaluation, rubric: str, *, min_score: float
 ) -> RubricSummary:
-    """Return the summary of a rubric; raise AssertionError where its mean is below `min_score`.
+    """Return the summary of a rubric; raise AssertionError if its mean is below `min_score`.
 
-    Scores that are missing count as 0, and so do questions that the system failed on. What can't be
-    assessed, such as an empty answer, has no part. Raises InvalidArgument for a rubric by which
+    Missing scores count as 0, and so do questions that the system failed on. Items that can't be
+    assessed, such as an empty answer, are left out. Raises InvalidArgument for a rubric by which
     nothing was scored.
     """
     __tracebackhide__ = True
@@ -105,16 +105,16 @@ def _hold(
     min_score: float,
     lines: Sequence[str],
 ) -> None:
-    """Keep what was asserted. Raises AssertionError, which shows the lines, where it fails."""
+    """Record an assertion. Raises AssertionError, with the lines, if it fails."""
     __tracebackhide__ = True
     passed = worst is not None and worst + _ROUNDING >= min_score
     checks.append(Check(of, min_score, passed))
     if not passed:
-        told = f"{name} has no mean over {over}"
+        problem = f"{name} has no mean over {over}"
         if worst is not None:
             below = f"{min_score - worst:.4f} below min_score={min_score:g}"
-            told = f"{name} is {worst:.4f} over {over}, {below}"
-        raise AssertionError("\n".join([told, *lines]))
+            problem = f"{name} is {worst:.4f} over {over}, {below}"
+        raise AssertionError("\n".join([problem, *lines]))
 
 
 def _line(value: str, name: str, text: str) -> str:

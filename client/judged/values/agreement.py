@@ -1,4 +1,4 @@
-"""How far raters agree on items, what people prefer, and how systems rank."""
+"""Agreement of raters, paired comparisons, rankings of systems, and inputs of metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from judged.values.groups import EmbeddedRankings
 
 
 class RatingLevel(IntEnum):
-    """What may be done with categories."""
+    """The level of measurement of categories."""
 
     NOMINAL = 1
     """They are equal or not."""
@@ -27,7 +27,7 @@ class RatingLevel(IntEnum):
 
 @dataclass(frozen=True)
 class Rater:
-    """One rater's column: for each item the place of a category, or -1 for no rating."""
+    """One rater's column: for each item the index of a category, or -1 for no rating."""
 
     name: str
     ratings: Sequence[int]
@@ -35,7 +35,7 @@ class Rater:
 
 @dataclass(frozen=True, repr=False)
 class RatingTable(View):
-    """What several raters said of the same items."""
+    """The ratings of the same items by several raters."""
 
     categories: Sequence[str]
     raters: Sequence[Rater]
@@ -48,9 +48,9 @@ class RatingTable(View):
         ratings: Mapping[str, Sequence[str | None]],
         level: RatingLevel = RatingLevel.NOMINAL,
     ) -> RatingTable:
-        """Return the table of what each rater said of each item: a category, or None.
+        """Return the table of ratings by rater: for each item a category, or None.
 
-        Raises InvalidArgument for a rating that is no category.
+        Raises InvalidArgument for a rating that is not a category.
         """
         places: dict[str | None, int] = {name: place for place, name in enumerate(categories)}
         places[None] = -1
@@ -66,7 +66,7 @@ class RatingTable(View):
 
 @dataclass(frozen=True)
 class SystemScores:
-    """What two judges said of the same systems; the first is the reference, larger is better."""
+    """Two judges' scores of the same systems; the first is the reference, larger is better."""
 
     systems: Sequence[str]
     first: Sequence[float]
@@ -75,12 +75,12 @@ class SystemScores:
 
 @dataclass(frozen=True, repr=False)
 class Agreement(View):
-    """How far raters agree. An estimate is None where it does not apply or is undefined.
+    """The agreement of raters. An estimate is None if it does not apply or is undefined.
 
-    `confusion` counts, row after row, the items that the first of two raters put into the category
-    of the row and the second into that of the column; it is empty for more raters. `fleiss_kappa`
-    is over items that all raters rated, the rest over items with two ratings or more, `n_items` of
-    them.
+    `confusion` counts, row by row, the items that the first of two raters put into the category of
+    the row and the second into that of the column; it is empty for more raters. `fleiss_kappa` is
+    over items that all raters rated; the others are over the `n_items` items with two or more
+    ratings.
     """
 
     raters: Sequence[str]
@@ -103,7 +103,7 @@ class Agreement(View):
 
 @dataclass(frozen=True, repr=False)
 class RankAgreement(View):
-    """How far two judges order the same systems alike; None where that is undefined."""
+    """The rank correlation of two judges on the same systems; None if it is undefined."""
 
     n_systems: int
     kendall_tau: Estimate | None
@@ -113,7 +113,7 @@ class RankAgreement(View):
 
 @dataclass(frozen=True, repr=False)
 class MeasuredAgreement(View):
-    """The answer to `measure_agreement`: each part is None when it was not asked for."""
+    """The result of `measure_agreement`: each part is None if it was not asked for."""
 
     ratings: Agreement | None
     systems: RankAgreement | None
@@ -125,7 +125,7 @@ MEASURES = estimate_names(Agreement)
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """One comparison of two systems' answers to a query, `first` shown in the first place.
+    """One comparison of two systems' answers to a query; the answer of `first` is shown first.
 
     `preference` is in [0, 1]: 1 prefers the first, 0 the second, .5 is a tie.
     """
@@ -138,7 +138,7 @@ class PairedComparison:
 
 @dataclass(frozen=True)
 class RankedSystem:
-    """One system of a ranking: its strength in natural log-odds, and how its comparisons went."""
+    """One system of a ranking: its strength in natural log-odds, and its wins, ties and losses."""
 
     name: str
     strength: Estimate
@@ -149,11 +149,11 @@ class RankedSystem:
 
 @dataclass(frozen=True)
 class PositionBias:
-    """What became of pairs that were compared in both orders.
+    """The outcomes of pairs that were compared in both orders.
 
-    `same` had the same outcome in both, in `first` the answer shown first was preferred both times,
-    in `second` that shown second; `mixed` tied in one order alone. `preference_for_first` is .5
-    without bias, None without such pairs.
+    `same` counts pairs with the same outcome in both orders, `first` and `second` those in which
+    the answer shown first or second was preferred both times, `mixed` those that tied in only one
+    order. `preference_for_first` is .5 without bias, None without such pairs.
     """
 
     pairs: int
@@ -176,7 +176,7 @@ class SystemRanking(View):
     signature: str
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a system, the strongest first."""
+        """Return a row per system, the strongest first."""
         return [
             {
                 "system": system.name,
@@ -189,10 +189,10 @@ class SystemRanking(View):
 
 
 class ScoredDocuments(NamedTuple):
-    """Documents and their scores as two columns, the way that retrievers return them.
+    """Documents and their scores as two columns, as retrievers return them.
 
-    A column may be of any kind that can be walked over, such as an array or a generator. Scores
-    rank, whatever the order of the columns; without scores their order is the ranking.
+    A column may be any iterable, such as an array or a generator. The scores rank, whatever the
+    order of the columns; without scores, the order is the ranking.
     """
 
     document_ids: Sequence[str]
@@ -200,7 +200,7 @@ class ScoredDocuments(NamedTuple):
 
 
 RetrievedDocuments = Mapping[str, float] | Sequence[str] | ScoredDocuments
-"""What a run has for a query: document id to score, a list of ids, best first, or two columns."""
+"""A run's results of a query: document id to score, a list of ids, best first, or two columns."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -221,7 +221,7 @@ class TrecRankings(View):
 
 
 def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:
-    """Return a run by ids that are text, of which nothing can be read only once."""
+    """Return a run with text ids, and with iterators read into lists."""
     given = need_by_ids(run, field).items()
     return {query_id: _kept(ranked, f"{field}[{query_id!r}]") for query_id, ranked in given}
 
@@ -241,9 +241,9 @@ def _kept(documents: RetrievedDocuments, field: str) -> RetrievedDocuments:
 class JudgedRanking(Given):
     """The shape of one query's part of the verdicts.
 
-    With `relevant_document_ids` or `grades`, as in QueryGroup, it has no verdicts: it is matched by
-    the `document_ids` of what was retrieved, and `expected` is 0. `open_ended` says that no text
-    was expected and each result was judged by itself; `expected` is then 1.
+    With `relevant_document_ids` or `grades`, as in QueryGroup, it has no verdicts: the retrieved
+    `document_ids` are matched, and `expected` is 0. `open_ended` means that no text was expected
+    and each result was judged by itself; `expected` is then 1.
     """
 
     query_id: str
@@ -261,11 +261,11 @@ class JudgedRanking(Given):
 
 @dataclass(frozen=True, repr=False)
 class JudgedRankings(Given, View):
-    """Rankings and their verdicts, ranking after ranking, each retrieved-major.
+    """Rankings and their verdicts, ranking by ranking, each retrieved-major.
 
-    Columns may be left empty where every verdict is OK, COMPUTED, or without a flag.
-    With `human_labels` every mean also comes corrected. With `max_grade`, that of a judge that
-    gives grades, metrics that weigh gains take score times max_grade.
+    `status`, `source` and `flags` may be empty if every verdict is OK, COMPUTED, or without a flag.
+    With `human_labels`, every mean also has a corrected estimate. With `max_grade`, the highest
+    grade of a judge that gives grades, metrics that weigh gains use score times max_grade.
     """
 
     rankings: Sequence[JudgedRanking]
@@ -289,18 +289,18 @@ class GainRanking(Given, View):
 
 @dataclass(frozen=True, repr=False)
 class GainRankings(Given, View):
-    """Rankings whose gains you know."""
+    """Rankings with known gains."""
 
     rankings: Sequence[GainRanking]
 
 
 @dataclass(frozen=True, repr=False)
 class IdFit(View):
-    """How the ids of judged documents fit those retrieved, in the queries that retrieved some.
+    """How the ids of judged documents match those retrieved, over queries that retrieved any.
 
-    Of `expected` ids, counted for each query, `found` were retrieved for it, of `retrieved` in all.
-    Of the others `compared` were looked for in another spelling; `alike` of them were there, and
-    `same` of these are the same text. The last three are an example, and how it differs in words.
+    Of `expected` ids, counted per query, `found` were retrieved for it; `retrieved` counts all.
+    Of the others, `compared` were searched in another spelling; `alike` of them were found, and
+    `same` of these have the same text. The last three are an example and its difference in words.
     """
 
     expected: int = 0
@@ -316,10 +316,10 @@ class IdFit(View):
 
 @dataclass(frozen=True, repr=False)
 class PerQueryValues(Given, View):
-    """Per-query values of earlier calls, one column a metric, to be merged into means.
+    """Per-query values of earlier calls, one column per metric, to be merged into means.
 
-    As human values they may have `inclusion_probabilities`: with which one each query was drawn.
-    `id_fits` are those of the tables that the values come from.
+    Human values may have `inclusion_probabilities`, with which each query was drawn. `id_fits` are
+    those of the tables that the values come from.
     """
 
     query_ids: Sequence[str]
@@ -329,4 +329,4 @@ class PerQueryValues(Given, View):
 
 
 Relevance = JudgedRankings | TrecRankings | GainRankings | PerQueryValues | EmbeddedRankings
-"""What metrics are computed of."""
+"""The inputs that metrics are computed from."""

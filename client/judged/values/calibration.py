@@ -1,4 +1,4 @@
-"""What a judge is worth by labels, and cascades of judges."""
+"""The quality of judges as measured by labels, and cascades of judges."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from judged.values.judges import Judge, JudgeIdentity, to_judge
 
 
 class ThresholdCriterion(IntEnum):
-    """What a threshold is best at."""
+    """The criterion that a threshold maximizes."""
 
     BALANCED_ACCURACY = 1
     """The best balanced accuracy."""
     KAPPA = 2
     """The best Cohen's kappa."""
     PRECISION_FLOOR = 3
-    """The highest recall with a precision at or above the floor that was asked for."""
+    """The highest recall with a precision at or above the requested floor."""
 
 
 @dataclass(frozen=True, repr=False)
 class LabelledScores(Given, View):
     """A judge's scores, and human labels of some of them.
 
-    `labels` has an entry a score: True, False, or None without a label. `clusters` names what each
-    belongs to (a query, say), so that items of one cluster are not taken as independent; empty when
-    every item stands alone. `inclusion_probabilities` has an entry a score too: with which one it
-    was drawn to be labelled, of which those of items with a label are read; empty when all are
-    equal.
+    `labels` has an entry per score: True, False, or None without a label. `clusters` names the
+    cluster of each item, such as its query, so that items of one cluster are not taken as
+    independent; empty if all items are. `inclusion_probabilities` has, per score, the probability
+    with which the item was drawn for labelling; only those of labelled items are read; empty if all
+    are equal.
     """
 
     scores: Sequence[float]
@@ -48,13 +48,12 @@ class LabelledScores(Given, View):
 
 @dataclass(frozen=True)
 class CalibrateOptions:
-    """How a judge is held against labels. None means the server's default.
+    """How a judge is compared with labels. None means the server's default.
 
     With `judge`, the one that gave the scores, the reply's calibrator is for that judge, and
-    `min_score` is by default its own;
-    `criterion` is what its threshold is the best at; None is the score whose probability is 0.5.
-    With `max_share` the calibrator hands on that share of the items as a stage of a cascade;
-    otherwise its bounds are those of `max_error`.
+    `min_score` is by default its own. `criterion` is what its threshold maximizes; with None, the
+    threshold is the score whose probability is 0.5. With `max_share`, the calibrator passes on that
+    share of the items as a stage of a cascade; otherwise its bounds are those of `max_error`.
     """
 
     min_score: float | None = None
@@ -68,7 +67,7 @@ class CalibrateOptions:
 
 @dataclass(frozen=True, repr=False)
 class JudgeQuality(View):
-    """How well a judge follows labels at one threshold; an undefined estimate is None."""
+    """How well a judge agrees with labels at one threshold; an undefined estimate is None."""
 
     n: int
     true_positives: int
@@ -91,10 +90,10 @@ QUALITY_MEASURES = estimate_names(JudgeQuality)
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold chosen on labels; `min_score` is None when no threshold reaches the criterion.
+    """A threshold chosen on labels; `min_score` is None if no threshold meets the criterion.
 
-    `fitted` is the criterion's value on the labels that chose the threshold, which flatters it;
-    `cross_validated` its value on labels that did not.
+    `fitted` is the criterion's value on the labels that chose the threshold, which is optimistic;
+    `cross_validated` is its value on other labels.
     """
 
     criterion: ThresholdCriterion
@@ -105,11 +104,11 @@ class Threshold:
 
 @dataclass(frozen=True)
 class CascadeBounds:
-    """Scores from `accept` are safely relevant, those up to `reject` safely not.
+    """Scores of `accept` or more are safely relevant, those of `reject` or less safely not.
 
-    Safely: wrong in at most `max_error` of cases. `escalated` is the share of all scores between.
-    `labels_counted` is how many independent labels the labels are taken for, `design_effect` how
-    many count as one. The uncertified bounds are not set.
+    Safely means wrong in at most `max_error` of cases. `escalated` is the share of scores between.
+    `labels_counted` is the equivalent number of independent labels, `design_effect` how many count
+    as one. The uncertified bounds are not set.
     """
 
     accept: float | None
@@ -124,7 +123,7 @@ class CascadeBounds:
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The items whose probability lies in one bin; `n` 0 leaves the rest 0.
+    """The items whose probability is in one bin; all fields are 0 if `n` is.
 
     `relevant` is the share that labels call relevant, with a Wilson interval.
     """
@@ -138,11 +137,11 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, repr=False)
 class Reliability(View):
-    """A calibrator, and how far its probabilities can be believed.
+    """A calibrator, and how reliable its probabilities are.
 
-    The numbers of one that is `fitted` are cross-validated over clusters; `accuracy` is that of
-    deciding by a probability of 0.5. Otherwise it is the one shipped with the judge, or the score
-    itself; `warnings` say why.
+    If it is `fitted`, the numbers are cross-validated over clusters; `accuracy` is that of deciding
+    at a probability of 0.5. Otherwise, it is the one shipped with the judge, or the score itself;
+    `warnings` say why.
     """
 
     calibrator: Calibrator
@@ -159,10 +158,10 @@ class Reliability(View):
 
 @dataclass(frozen=True, repr=False)
 class Calibration(View):
-    """What a judge is worth. `prevalence` is the share of relevant items, corrected by labels.
+    """A judge's quality. `prevalence` is the share of relevant items, corrected by labels.
 
-    `agreement` is the share of items on which the judge says what people say, corrected too; None
-    of a server that is too old to tell.
+    `agreement` is the share of items on which the judge agrees with people, also corrected; None
+    from an older server.
     """
 
     quality: JudgeQuality
@@ -179,10 +178,10 @@ _FORMAT = 3
 
 @dataclass(frozen=True)
 class ScoredStage(Given):
-    """A judge that may be a stage, and its scores of all labelled items; None where it has none.
+    """A judge that may be a stage, and its score of each labelled item; None for a missing one.
 
     `cost` is that of asking it about one item, 0 or more. `flagged` says which verdicts have a
-    flag; empty for none.
+    flag; empty if none has.
     """
 
     judge: JudgeIdentity
@@ -195,9 +194,9 @@ class ScoredStage(Given):
 class StagedLabels(Given, View):
     """Labels of items, and several judges' scores of them.
 
-    `clusters` names what each item belongs to, a query say; empty when every item stands alone.
-    `lengths` are those of the retrieved texts in characters: with them the guarantee sees when
-    other data have longer or shorter ones.
+    `clusters` names the cluster of each item, such as its query; empty if items are independent.
+    `lengths` are those of the retrieved texts in characters; with them, the guarantee detects data
+    with longer or shorter texts.
     """
 
     stages: Sequence[ScoredStage]
@@ -208,11 +207,11 @@ class StagedLabels(Given, View):
 
 @dataclass(frozen=True)
 class CascadeOptions:
-    """What a cascade is to keep. None means the server's default.
+    """The limits that a cascade must keep. None means the server's default.
 
-    With `max_share` at most that share of the items reaches the dearest judge, with `max_cost` an
-    item costs that at most in the mean; otherwise what is settled is wrong in at most `max_error`
-    of cases. With `may_abstain` what no stage is sure of has no verdict.
+    With `max_share`, at most that share of the items reaches the most expensive judge; with
+    `max_cost`, an item costs at most that on average; otherwise, settled items are wrong in at most
+    `max_error` of cases. With `may_abstain`, items that no stage is sure of have no verdict.
     """
 
     max_error: float | None = None
@@ -225,10 +224,10 @@ class CascadeOptions:
 
 @dataclass(frozen=True)
 class FrontierStage:
-    """A judge of a cascade by its place among the scored ones.
+    """A judge of a cascade; `stage` is its index among the scored ones.
 
-    Its calibrator has the bounds between which an item goes on; without bounds it settles all.
-    `fitted` says whether labels made it, `share` which share of the items reaches it.
+    Items between the bounds of its calibrator go on to the next stage; without bounds, it settles
+    all. `fitted` says whether labels fitted the calibrator; `share` of the items reach the stage.
     """
 
     stage: int
@@ -239,10 +238,10 @@ class FrontierStage:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """A cascade: what an item costs, the share that is settled, and how often that is wrong.
+    """A cascade: the cost of an item, the share of items that it settles, and their error.
 
-    `error` is that on the labels that test it, None without any. The guarantee's max_error is an
-    upper bound of it. `certified` says that the error that was wanted is kept.
+    `error` is measured on the labels that test it, None without any. The guarantee's max_error is
+    its upper bound. `certified` says whether the requested error is kept.
     """
 
     stages: Sequence[FrontierStage]
@@ -254,16 +253,16 @@ class FrontierPoint:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of what is settled that is right, on the labels that test it."""
+        """The share of settled items that are right, on the labels that test it."""
         return None if self.error is None else 1 - self.error
 
     @property
     def least_accuracy(self) -> float:
-        """What the accuracy is at least, with the confidence of the guarantee."""
+        """The lower bound of the accuracy, with the confidence of the guarantee."""
         return 1 - self.guarantee.max_error
 
     def judge(self, judges: Sequence[Judge | str]) -> Judge:
-        """Return the cascade to be asked, of the judges that gave the scores, in their order."""
+        """Return the cascade as a judge; `judges` are those that gave the scores, in order."""
         asked = [(to_judge(judges[stage.stage]), stage.calibrator) for stage in self.stages]
         members = [
             replace(judge, min_score=None, calibration=calibrator, guarantee=None)
@@ -276,8 +275,8 @@ class FrontierPoint:
 class CascadeFrontier(View):
     """The cascades worth having, the cheapest first.
 
-    `proposed` is the place of the one that keeps what was wanted, `uncertified` that of the
-    cheapest one that does so on the labels alone, without a promise; None where there is none.
+    `proposed` is the index of the one that keeps the requested limits, `uncertified` that of the
+    cheapest one that does so on the labels but without a guarantee; None if there is none.
     """
 
     points: Sequence[FrontierPoint]
@@ -293,8 +292,8 @@ class CascadeFrontier(View):
 def save_cascade(cascade: Judge, path: str | Path, **facts: object) -> None:
     """Write a cascade into a file that `load_cascade` and `--cascade` read.
 
-    Its stages must bring their calibrators, not names. `facts` are kept beside it, for people.
-    Raises OSError and InvalidArgument.
+    Its stages must have calibrators, not names of them. `facts` are stored in the file too, for
+    people. Raises OSError and InvalidArgument.
     """
     _refuse_names(cascade)
     kept = asdict(cascade)
@@ -315,7 +314,7 @@ def _sha256(kept: object) -> str:
 
 
 def load_cascade(path: str | Path) -> Judge:
-    """Return the cascade of a file. Raises OSError, and InvalidArgument for another file."""
+    """Return the cascade of a file. Raises OSError, and InvalidArgument for other files."""
     fields = read_kept(path, "judged_cascade", _FORMAT)
     if fields is None:
         problem = "is no file that `judged frontier -o` wrote"

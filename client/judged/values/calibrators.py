@@ -1,4 +1,4 @@
-"""What labels make of judges and one keeps: probabilities and a threshold, a guarantee."""
+"""Results of labels that are saved: calibrators of judges, and guarantees of cascades."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class ItemShares:
 
 @dataclass(frozen=True)
 class ErrorGuarantee:
-    """How seldom what a whole cascade settles contradicts people, of data like the labels.
+    """An upper bound on the error of what a cascade settles, for data like the labels.
 
-    At most `max_error` of it, with `confidence`. `n_labels` of `n_clusters` queries say so, of
-    which the cascade contradicted `n_wrong`; they count as `labels_counted` independent ones.
-    `stages_sha256` says of which stages. `data` says how the labelled items are spread, and
-    `labels_needed` how many labels of other data would make the guarantee for those.
+    At most `max_error` of it contradicts people, with `confidence`. It is based on `n_labels`
+    labels of `n_clusters` queries, of which the cascade contradicted `n_wrong`; they count as
+    `labels_counted` independent ones. `stages_sha256` identifies the stages. `data` is the
+    distribution of the labelled items; `labels_needed` labels of other data would give it for them.
     """
 
     max_error: float
@@ -55,12 +55,12 @@ class ErrorGuarantee:
 
 @dataclass(frozen=True)
 class Calibrator:
-    """Makes probabilities of the scores of the judge with a scoring key; fits no other judge.
+    """Turns scores into probabilities, for the judge with this scoring key only.
 
     They are 1 / (1 + exp(-(slope * logit(score) + intercept))). `min_score` is the threshold that
-    goes with them; None leaves the judge its own. As a stage of a cascade the judge settles items
-    that score `accept` or more, or `reject` or less. `made` is for people: how it was made.
-    `not_fitted` says why labels made none of it, and then it is refused where it is applied.
+    belongs to them; None keeps the judge's own. As a stage of a cascade, the judge settles items
+    that score `accept` or more, or `reject` or less. `made` describes how it was made, for people.
+    `not_fitted` says why it could not be fitted to labels; such a calibrator is refused.
     """
 
     scoring_key: str
@@ -74,7 +74,7 @@ class Calibrator:
 
     @property
     def sha256(self) -> str:
-        """The hash of the numbers, in hex, as the fingerprints of verdicts have it."""
+        """The SHA-256 of the numbers, in hex, as used in the fingerprints of verdicts."""
         text = f"{self.scoring_key}|{self.slope!r}|{self.intercept!r}|{self.min_score!r}"
         if self.accept is not None or self.reject is not None:
             text += f"|{self.accept!r}|{self.reject!r}"
@@ -83,7 +83,7 @@ class Calibrator:
     def save(self, path: str | Path, **facts: object) -> None:
         """Write a file that `load`, `--calibration` and a server's calibrations_dir read.
 
-        `facts` are kept beside it, for people. Raises OSError.
+        `facts` are stored in the file too, for people. Raises OSError.
         """
         fitted = {"sha256": self.sha256, "fitted": not self.not_fitted}
         fields = {"judged_calibration": _FORMAT, **asdict(self), **fitted, **facts}
@@ -93,7 +93,7 @@ class Calibrator:
     def load(cls, path: str | Path) -> Calibrator:
         """Return the calibrator of a file.
 
-        Raises OSError, and InvalidArgument for another file, or one that labels made nothing of.
+        Raises OSError, and InvalidArgument for another kind of file or an unfitted calibrator.
         """
         fields = read_kept(path, "judged_calibration", _FORMAT)
         if fields is None:
@@ -115,7 +115,7 @@ class Calibrator:
 
 
 def read_kept(path: str | Path, mark: str, version: int) -> dict[str, Any] | None:
-    """Return what a file holds that has a version under a mark; None of others. Raises OSError."""
+    """Return the JSON object of a file whose field `mark` is `version`, or None. Raises OSError."""
     with suppress(FileError):
         fields = parse_json(Path(path).read_bytes(), str(path), None)
         if isinstance(fields, dict) and fields.get(mark) == version:
@@ -129,13 +129,13 @@ def _refused(rule: str) -> errors.InvalidArgument:
 
 _BUCKETS = 64
 _LEAST_BUCKETS = 20
-"""Buckets with an item, of some 24 queries, below which a test sees nothing."""
+"""The fewest buckets with items for a test, about 24 queries; with fewer it has no power."""
 _RISK = 0.01
-"""How often data that are like the labels are called unlike, at most."""
+"""The highest rate of false alarms: data like the labels that the test calls unlike."""
 
 
 def stages_sha256(stages: Sequence[tuple[str, Calibrator | None]]) -> str:
-    """Return the hash, in hex, of the scoring keys of judges in order, with their calibrations."""
+    """Return the SHA-256, in hex, of the scoring keys of judges in order, with calibrations."""
     texts = (
         f"{key}:{'' if calibrator is None else calibrator.sha256}" for key, calibrator in stages
     )
@@ -144,7 +144,7 @@ def stages_sha256(stages: Sequence[tuple[str, Calibrator | None]]) -> str:
 
 @dataclass(frozen=True)
 class Shift:
-    """What became of the test of data against labels.
+    """The result of testing whether data are distributed like the labels.
 
     `unlike` names what differs: "score" (of the first stage), "length" (of retrieved texts),
     "flags" (flags and missing verdicts). `not_checked` says why there was no test.
@@ -155,10 +155,10 @@ class Shift:
 
 
 def find_shift(guarantee: ErrorGuarantee, counts: Sequence[int]) -> Shift:
-    """Return whether items are spread as the labels are, by their counts in a reply.
+    """Test whether items are distributed like the labels, by their counts in a reply.
 
-    Each bin's share is compared by its distance in standard errors over queries, against the
-    quantile of Student's t that shares the risk among all bins.
+    The distance of each bin's share, in standard errors over queries, is compared with a quantile
+    of Student's t; the risk is divided among all bins.
     """
     data = guarantee.data
     width = sum(len(part.shares) for part in data)
@@ -168,7 +168,7 @@ def find_shift(guarantee: ErrorGuarantee, counts: Sequence[int]) -> Shift:
     filled = [row for row in rows if any(row)]
     if len(filled) < _LEAST_BUCKETS:
         return Shift(not_checked="too few queries; it takes 30 or more")
-    # The variances are of all labels, of which those that tested the cascade are one half.
+    # The variances are of all labels; n_labels counts only the half that tested the cascade.
     scaled = 2 * guarantee.n_labels / max(1, sum(map(sum, rows)) / len(data))
     limit = _quantile(1 - _RISK / 2 / width, len(filled) - 1)
     columns = iter(zip(*filled, strict=True))
@@ -183,8 +183,8 @@ def find_shift(guarantee: ErrorGuarantee, counts: Sequence[int]) -> Shift:
 def _distance(labels: ItemShares, columns: Sequence[Sequence[int]], scaled: float) -> float:
     """Return the largest distance of a share from that of the labels, in standard errors.
 
-    A share of few items may show no variance of its own, so that it has that of the labels at
-    least, `scaled` to the number of items.
+    A share of few items may show no variance of its own, so the variance is at least that of the
+    labels, `scaled` to the number of items.
     """
     sizes = [sum(row) for row in zip(*columns, strict=True)]
     n, total = len(sizes), sum(sizes)
@@ -202,7 +202,7 @@ def _distance(labels: ItemShares, columns: Sequence[Sequence[int]], scaled: floa
 
 
 def _quantile(p: float, degrees: int) -> float:
-    """Return the quantile of Student's t, by the expansion of Cornish and Fisher."""
+    """Return the quantile of Student's t, by the Cornish-Fisher expansion."""
     z = NormalDist().inv_cdf(p)
     second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
     return z + (z**3 + z) / (4 * degrees) + second

@@ -1,4 +1,4 @@
-"""What it takes to compare runs, and what comes back."""
+"""The inputs and results of comparing runs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class DocumentRankings(View):
 
 
 RunRelevance = JudgedRankings | DocumentRankings | GainRankings | PerQueryValues
-"""What a run brings; all runs of a call bring the same kind."""
+"""The data of a run; all runs of a call must be of the same kind."""
 
 
 @dataclass(frozen=True)
 class CompareOptions:
     """How runs are compared.
 
-    `difference` is a true mean difference, above 0, to tell the power for.
+    `difference` is the true mean difference, above 0, for which to compute the power.
     """
 
     permutations: int = 100_000
@@ -47,7 +47,7 @@ class CompareOptions:
 
     @property
     def signature(self) -> str:
-        """How the tests are made, in one stable line."""
+        """How the tests are computed, in one stable line."""
         return f"permutations:{self.permutations}|seed:{self.seed}|v1"
 
 
@@ -58,7 +58,7 @@ class TestResult:
     `p_holm` and `p_benjamini_hochberg` are corrected over all comparisons of the call.
     """
 
-    __test__ = False  # its name makes test runners take it for a test
+    __test__ = False  # keeps test runners from collecting it by its name
 
     statistic: float | None
     p_value: float
@@ -77,7 +77,7 @@ class MovedQuery:
 
 @dataclass(frozen=True)
 class ComparisonPower:
-    """Which differences the queries at hand can show; None where that is undefined or unasked."""
+    """The differences that these queries can show; None if undefined or not asked for."""
 
     detectable_difference: float | None = None
     power: float | None = None
@@ -108,9 +108,9 @@ class RunComparison(View):
     warnings: Sequence[str]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one row: the difference, how sure it is, the tests, and what to mind of them."""
+        """Return one row: the difference with its interval, the tests, and the warnings."""
         interval = self.difference.interval
-        told = [] if interval is None else [f"interval: {warning}" for warning in interval.warnings]
+        of_interval = () if interval is None else interval.warnings
         row = row_of(
             self,
             "metric baseline run n baseline_mean run_mean",
@@ -123,7 +123,7 @@ class RunComparison(View):
             p_wilcoxon=self.wilcoxon.p_value,
             **row_of(self, "wins losses ties"),
             detectable_difference=self.power.detectable_difference,
-            warnings="; ".join([*self.warnings, *told]),
+            warnings="; ".join([*self.warnings, *(f"interval: {each}" for each in of_interval)]),
         )
         return [row]
 
@@ -137,13 +137,13 @@ class ComparedRuns(View):
     signature: str
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each metric of each run beside the first."""
+        """Return a row for each metric of each run but the first."""
         return [row for made in self.comparisons for row in made.to_rows()]
 
     def between(self, metric: str, run: str) -> RunComparison:
-        """Return how a run compares with the first by one metric. Raises KeyError.
+        """Return the comparison of a run with the first by one metric. Raises KeyError.
 
-        Any spelling of the metric will do, as for a call: `rbp(p=0.8)@2` is `rbp@2`.
+        Any spelling of the metric is accepted, as in a call: `rbp(p=0.8)@2` is `rbp@2`.
         """
         table = self.tables.get(run)
         name = table[metric].name if table is not None and metric in table else metric

@@ -1,4 +1,4 @@
-"""How metrics are computed, their tables with what went into them, those of texts, evaluations."""
+"""Options of metrics, tables of metrics and of text metrics, and evaluations."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from judged.values.judges import JudgeIdentity, Usage
 
 @dataclass(frozen=True)
 class MetricOptions(Given):
-    """How rankings become numbers. None means the server's default, for `interval` none at all.
+    """How metrics are computed. None means the server's default; for `interval`, no interval.
 
     `slice_by` names keys of the queries' metadata. For qrels only: `unjudged`; `relevance_level`,
-    the smallest grade that is relevant (trec_eval -l); `max_documents`, the most of a topic that
-    are ranked (trec_eval -M).
+    the smallest grade that is relevant (trec_eval -l); `max_documents`, the most documents of a
+    topic that are ranked (trec_eval -M).
     """
 
     matching: Matching | None = None
@@ -48,10 +48,10 @@ class MetricOptions(Given):
 
 @dataclass(frozen=True, repr=False)
 class MetricResult(View):
-    """One metric. `mean` is None when no query was evaluated.
+    """One metric. `mean` is None if no query was evaluated.
 
-    Bounds exist when verdicts miss, or for Unjudged.BOUNDS; the interval when it was asked for and
-    there are two queries or more. `corrected` exists when there were human labels.
+    Bounds exist if verdicts are missing, or for Unjudged.BOUNDS; the interval if it was asked for
+    and there are two queries or more. `corrected` exists if there were human labels.
     """
 
     name: str
@@ -65,7 +65,7 @@ class MetricResult(View):
     corrected: CorrectedEstimate | None = None
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one row: the mean, what it is of, and how sure it is."""
+        """Return one row: the metric's mean with its interval, bounds and signature."""
         row = _row_of_metric(self, "lower_bound upper_bound signature")
         if self.corrected is not None and self.corrected.corrected is not None:
             row["corrected"] = self.corrected.corrected.value
@@ -74,7 +74,7 @@ class MetricResult(View):
 
 @dataclass(frozen=True, repr=False)
 class MetricCounts(View):
-    """What went into a mean and what did not. `verdicts` is None for qrels and gains."""
+    """What was and was not counted in a mean. `verdicts` is None for qrels and gains."""
 
     queries: int = 0
     evaluated: int = 0
@@ -99,7 +99,8 @@ _Result = TypeVar("_Result", "MetricResult", "TextMetricResult")
 class _Metrics(View, Generic[_Result]):
     """Metrics by their names, in the order asked for.
 
-    Any spelling of a name will do, as for a call: `rbp(p=0.8)@2` is `rbp@2`, whose default it is.
+    Any spelling of a name is accepted, as in a call: `rbp(p=0.8)@2` is `rbp@2`, because p defaults
+    to 0.8.
     """
 
     metrics: Sequence[_Result]
@@ -119,29 +120,29 @@ class _Metrics(View, Generic[_Result]):
         return iter(self.metrics)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a metric."""
+        """Return a row per metric."""
         return [row for metric in self.metrics for row in metric.to_rows()]
 
 
 @dataclass(frozen=True, repr=False)
 class MetricSlice(_Metrics[MetricResult]):
-    """The metrics of the queries whose metadata have `value` under `key`, "" if they lack it."""
+    """The metrics of the queries with `value` under `key` in their metadata; "" if they lack it."""
 
     key: str
     value: str
     metrics: Sequence[MetricResult]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the slice as it stands in the JSON document of a table."""
+        """Return the slice as in the JSON document of a table."""
         return {"key": self.key, "value": self.value, "metrics": _by_name(self.metrics)}
 
 
 @dataclass(frozen=True, repr=False)
 class MetricTable(_Metrics[MetricResult]):
-    """The metrics of a call. `query_ids` names the rows of `per_query` when they were asked for.
+    """The metrics of a call. `query_ids` names the rows of `per_query` if these were asked for.
 
-    `warnings` say in words what makes the means doubtful: that hardly any id of a judged document
-    is among those retrieved, say. `id_fit`, which they rest on, is None where none are matched.
+    `warnings` say what makes the means doubtful, such as that hardly any id of a judged document is
+    among those retrieved; they are based on `id_fit`, which is None if no ids are matched.
     """
 
     metrics: Sequence[MetricResult]
@@ -154,8 +155,7 @@ class MetricTable(_Metrics[MetricResult]):
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `judged compare` reads.
 
-        `judged compare` needs the values of queries in it, which MetricOptions(per_query=True) asks
-        for.
+        `judged compare` needs the values of queries: ask for them by MetricOptions(per_query=True).
         """
         return {
             "metrics": _by_name(self.metrics),
@@ -176,7 +176,7 @@ class MetricTable(_Metrics[MetricResult]):
     def per_query_values(self) -> PerQueryValues:
         """Return each query's values as `compare_runs` and `compute_metrics` take them.
 
-        Raises InvalidArgument where the call did not ask for them by MetricOptions(per_query=True).
+        Raises InvalidArgument if the call did not ask for them by MetricOptions(per_query=True).
         """
         if not self.query_ids and self.counts.evaluated:
             rule = "was not asked for; compute the table with MetricOptions(per_query=True)"
@@ -193,7 +193,7 @@ def _by_name(metrics: Sequence[MetricResult]) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class TextItem(Given):
-    """A text to measure, and at least one reference that is right. Any of them may be empty."""
+    """A text to measure, and one or more correct references. Any of these texts may be empty."""
 
     hypothesis: str
     references: Sequence[str]
@@ -201,12 +201,12 @@ class TextItem(Given):
 
 @dataclass(frozen=True, repr=False)
 class TextMetricResult(View):
-    """One metric over all items: its mean over `n`, those that have a value, in [0, 1].
+    """One metric over all items: its mean, in [0, 1], over the `n` items that have a value.
 
-    `interval` is None unless asked for, and for fewer than two items. `values`, one an item, are
-    empty unless asked for; so are `precision` and `recall`, also for metrics that have none. NaN is
-    no value: the metric reads no letter of a text, which `without_value` counts. `unread` counts
-    the items of which it does not read a good part, these among them.
+    `interval` is None unless asked for, and for fewer than two items. `values`, one per item, are
+    empty unless asked for; so are `precision` and `recall`, also for metrics that have none. NaN
+    means no value: the metric reads no letter of a text; `without_value` counts such items.
+    `unread` counts the items of which it does not read a large part, including these.
     """
 
     name: str
@@ -221,7 +221,7 @@ class TextMetricResult(View):
     unread: int = 0
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one row: the mean, what it is of, and how sure it is."""
+        """Return one row: the metric's mean with its interval and signature."""
         return [_row_of_metric(self, "signature")]
 
 
@@ -236,7 +236,7 @@ class TextMetricTable(_Metrics[TextMetricResult]):
 class NegativeMatch:
     """A retrieved text that matches a negative reference.
 
-    `retrieved` is its rank, from 0, and `negative` the reference's index in the group's negatives.
+    `retrieved` is its rank, from 0; `negative` is the reference's index in the group's negatives.
     """
 
     query_id: str
@@ -248,9 +248,10 @@ class NegativeMatch:
 
 @dataclass(frozen=True, repr=False)
 class NegativeReport(View):
-    """The results that match a negative reference, by group and rank, and how many queries have.
+    """The results that match a negative reference, by group and rank, with numbers of queries.
 
-    `counts` sums up the verdicts of all results against all negatives of their queries.
+    `queries` have negatives; `queries_hit` of them have a match. `counts` are of the verdicts of
+    all results on all negatives of their queries.
     """
 
     queries: int
@@ -261,11 +262,10 @@ class NegativeReport(View):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(View):
-    """Metrics of judged groups, and the judge (None when it had nothing to judge).
+    """Metrics of judged groups, and the judge (None if it had nothing to judge).
 
-    `negatives` is None when no group has any, `usage` when no language model was asked. Queries on
-    which a retriever failed have no part in the metrics; `failures` says why, by query id.
-    `warnings` tell what else to mind.
+    `negatives` is None if no group has any, `usage` if no language model was asked. Queries on
+    which a retriever failed are left out of the metrics; `failures` has the reasons by query id.
     """
 
     table: MetricTable
@@ -283,9 +283,9 @@ class Evaluation(View):
             "signature": None if self.judge is None else self.judge.signature,
             "warnings": list(self.warnings),
         }
-        told = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
-        return document | {name: plain(value) for name, value in told.items() if value}
+        more = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
+        return document | {name: plain(value) for name, value in more.items() if value}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a metric; the values of queries are `table.query_values()`."""
+        """Return a row per metric; `table.query_values()` has the values of queries."""
         return self.table.to_rows()

@@ -1,4 +1,4 @@
-"""Answers of a system, the rubrics they are scored by, and the scores."""
+"""Answers of a system, rubrics, and scores."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from judged.values.judges import JudgeIdentity, Scalar, Usage
 
 @dataclass(frozen=True)
 class AnswerItem(Given):
-    """One answer of a system, and what it may be measured by.
+    """One answer of a system, with the texts to measure it by.
 
-    `item_id` comes back with every score and must be unique; a whole number stands for its text.
-    `references` are answers known to be
-    right; `contexts` are the texts that the system was given, best rank first.
+    `item_id` is returned with every score and must be unique; a whole number is converted to text.
+    `references` are answers known to be right; `contexts` are the texts that the system was given,
+    best rank first.
 
     For rubrics that show them: `other_answer`, another answer to the same query; `sources_used`,
-    what the system says it used; `confidence`, the system's own, in [0, 1].
+    the sources that the system says it used; `confidence`, the system's own, in [0, 1].
     """
 
     item_id: str
@@ -38,13 +38,13 @@ class AnswerItem(Given):
 
 @dataclass(frozen=True, init=False)
 class Rubric:
-    """A rubric by id, or id@version where another version is to be refused, and its overrides.
+    """A rubric by id, or by id@version to refuse other versions, with your overrides.
 
-    `min_score` is the threshold, None the rubric's own. `parameters` are those of the judge
-    "answers": model, samples, temperature, max_tokens, max_context_tokens; each may be given by its
-    name as well. `weights` of dimensions by name take the place of the rubric's own; a dimension
-    left out then counts for nothing. A `calibration` adds a probability to each score; a string is
-    the name of one that the server has.
+    `min_score` is the threshold; None is the rubric's own. `parameters` are those of the judge
+    "answers": model, samples, temperature, max_tokens, max_context_tokens; each may also be given
+    by its name. `weights` of dimensions by name replace the rubric's own; a dimension left out then
+    counts for nothing. A `calibration` adds a probability to each score; a string is the name of
+    one that the server has.
     """
 
     rubric: str
@@ -63,7 +63,7 @@ class Rubric:
         calibration: Calibrator | str | None = None,
         **named: Scalar | None,
     ) -> None:
-        """Take the `named` parameters too. Raises TypeError for one that is given both ways."""
+        """Add `named` to the parameters. Raises TypeError for a parameter given both ways."""
         named = {name: value for name, value in named.items() if value is not None}
         if twice := named.keys() & (parameters or {}).keys():
             raise TypeError(f"{', '.join(sorted(twice))} stands in parameters too; give it once")
@@ -78,7 +78,7 @@ class Rubric:
 
     @property
     def id(self) -> str:
-        """The id without the version, as scores and summaries have it."""
+        """The id without the version, as in scores and summaries."""
         return self.rubric.partition("@")[0]
 
 
@@ -93,7 +93,7 @@ class VerifiedClaim:
 
 @dataclass(frozen=True)
 class DimensionScore:
-    """One dimension of a score: None when not assessable. `weight` is the one it had in the end."""
+    """One dimension of a score; None if not assessable. `weight` is the weight finally applied."""
 
     name: str
     score: float | None
@@ -105,9 +105,9 @@ class AnswerScore(View):
     """The score of one item by one rubric.
 
     `score` in [0, 1], `passed` and `agreement` are None unless the status is OK; `error` says why
-    it is not. `min_score` is the threshold that was applied, and `judge` the one that gave the
-    score; both are None when the server never answered. `samples` is the number of votes asked for.
-    `reported_overall` is the model's own number for the whole, which the score does not use.
+    it is not. `min_score` is the applied threshold, `judge` the judge that gave the score; both are
+    None if the server never answered. `samples` is the number of votes asked for.
+    `reported_overall` is the model's own overall number, which the score does not use.
     `probability` is that people call the answer good, by the rubric's calibration if it has one.
     """
 
@@ -134,12 +134,12 @@ class AnswerScore(View):
     probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score as JSON has it; a single sample has no agreement."""
-        told = View.to_dict(self)
-        return told if self.samples > 1 else told | {"agreement": None}
+        """Return the score as a JSON object; a single sample has no agreement."""
+        fields = View.to_dict(self)
+        return fields if self.samples > 1 else fields | {"agreement": None}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one row: the score, what it is of, and where it came from."""
+        """Return one row: the item, the rubric, the score and its source."""
         return [
             row_of(
                 self,
@@ -155,7 +155,7 @@ class AnswerScore(View):
 
 @dataclass(frozen=True)
 class ScoreCounts:
-    """How many scores have which status, and how many of those that are OK passed."""
+    """The number of scores with each status, and of those that passed."""
 
     ok: int = 0
     error: int = 0
@@ -171,10 +171,10 @@ class ScoreCounts:
 
 @dataclass(frozen=True)
 class RubricSummary:
-    """The scores of one rubric summed up.
+    """The summary of the scores of one rubric.
 
-    `mean` is that of the scores that are OK, None when there are none: what failed counts neither
-    as 0 nor at all.
+    `mean` is over the scores that are OK, None if there are none: failures are left out, not
+    counted as 0.
     """
 
     rubric: str
@@ -184,7 +184,7 @@ class RubricSummary:
 
     @property
     def passed(self) -> int:
-        """How many items passed."""
+        """The number of items that passed."""
         return self.counts.passed
 
 
@@ -200,7 +200,7 @@ def summary_of(summaries: Sequence[RubricSummary], rubric: str) -> RubricSummary
 class ScoredAnswers(View, Listed[AnswerScore]):
     """The scores of a call: for each item, in order, its score by each rubric, in order.
 
-    `rubrics` sums them up, one entry a rubric; `usage` is what all of it took. A slice is a list.
+    `rubrics` has a summary per rubric; `usage` is the total. A slice is a list.
     """
 
     scores: Sequence[AnswerScore]
@@ -211,7 +211,7 @@ class ScoredAnswers(View, Listed[AnswerScore]):
         return len(self.scores)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row a score."""
+        """Return a row per score."""
         return [row for score in self.scores for row in score.to_rows()]
 
     def _item(self, index: int) -> AnswerScore:
@@ -223,5 +223,5 @@ class ScoredAnswers(View, Listed[AnswerScore]):
 
     @property
     def errors(self) -> dict[int, VerdictError]:
-        """Why scores are missing, by their index."""
+        """The errors of missing scores, by index."""
         return {i: score.error for i, score in enumerate(self.scores) if score.error is not None}

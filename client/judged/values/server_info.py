@@ -1,4 +1,4 @@
-"""What a server says of itself, and what a tenant of it has used."""
+"""A server's description of itself, and the usage of a tenant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from judged.values.judges import Scalar
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a request may be, and how long it may take in seconds."""
+    """Limits on the size of requests, and on their time in seconds."""
 
     max_contexts: int
     max_text_bytes: int
@@ -76,8 +76,8 @@ class MetricInfo:
 class RubricInfo:
     """One rubric: the instructions a language model judges by.
 
-    `form` is that of its replies: "verdict", "score", "dimensions" or "claims". `fields` of a
-    context or an item are those that it reads; `dimensions` have their default weights.
+    `form` is that of its replies: "verdict", "score", "dimensions" or "claims". `fields` are those
+    of a context or an item that it reads; `dimensions` maps names to default weights.
     """
 
     rubric: str
@@ -119,10 +119,10 @@ class ServerInfo:
 
 @dataclass(frozen=True)
 class UsageRow:
-    """What was asked of one model by one judge and rubric on one day, in UTC ("2026-11-25").
+    """The usage of one model by one judge and rubric on one day, in UTC ("2026-11-25").
 
-    `judge` is its kind, "answers" for `score_answers`, "" where an older server has noted it.
-    `cost` is in `currency`; questions without a reply are in it at the most that they can cost.
+    `judge` is its kind, "answers" for `score_answers`, "" if an older server recorded it. `cost` is
+    in `currency`; it counts a question without a reply at the most that it can cost.
     """
 
     day: str
@@ -140,7 +140,7 @@ class UsageRow:
 class BudgetLeft:
     """One budget, "tenant_per_day" or "tenant_per_month", and what is left of it.
 
-    `renewed_at` is when the next day or month begins, in UTC.
+    `renewed_at` is the start of the next day or month, in UTC.
     """
 
     budget: str
@@ -152,10 +152,10 @@ class BudgetLeft:
 
 @dataclass(frozen=True)
 class TenantUsage:
-    """What the caller's tenant has used, the oldest day first.
+    """The usage of the caller's tenant, the oldest day first.
 
-    `tenant` is "" on a server without tenants, which counts all callers as one. Where it writes
-    nothing down (`is_recorded` is false) there are no rows.
+    `tenant` is "" on a server without tenants, which counts all callers as one. If the server does
+    not record usage (`is_recorded` is false), there are no rows.
     """
 
     tenant: str
