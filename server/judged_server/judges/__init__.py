@@ -1,1 +1,1 @@
-"""The kinds of judges, the catalog that builds them, and the panel of several."""
+"""Judges, and the catalog that builds them."""

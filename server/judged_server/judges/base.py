@@ -1,4 +1,4 @@
-"""What a judge is: one Protocol for all kinds, and bases for those that ask no language model."""
+"""Base classes of judges and of their kinds, slices of groups, and calibrated judges."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from judged_server.settings import SettingsError
 from judged_server.statistics.calibration.reliability import Platt
 
 CONTEXT_COST = 40
-"""What one context costs beside its texts, in characters of text."""
+"""The cost of one context in addition to its texts, in characters of text."""
 SLICE_COST = 400_000
-"""Characters of text (plus contexts) in a slice: 5 to 9 ms of a lexical judge, by measurement;
-larger ones fall out of a core's cache."""
+"""The most cost in a slice, in characters of text: 5 to 9 ms of a lexical judge, as measured;
+larger slices do not fit a core's cache."""
 
 
 def group_cost(group: Group) -> int:
-    """Return the work of judging a group, in characters of text."""
+    """Return the cost of judging a group, in characters of text."""
     if not group.cost:
         texts = sum(map(len, group.expected)) + sum(map(len, group.retrieved)) + len(group.query)
         group.cost = texts + CONTEXT_COST * (1 + group.n_contexts)
@@ -51,7 +51,7 @@ def group_cost(group: Group) -> int:
 
 
 def size_of(groups: Sequence[Group]) -> int:
-    """Return the size of groups for `run_by_size`; of many groups it is only how many they are."""
+    """Return the size of groups for `run_by_size`; for many groups it only counts them."""
     size = ITEM_BYTES * len(groups)
     return size if size >= INLINE_BYTES else sum(map(group_cost, groups))
 
@@ -76,7 +76,7 @@ def cut_slices(groups: Sequence[Group], limit: int = SLICE_COST) -> Iterator[lis
 
 
 def _cut_group(group: Group, limit: int) -> Iterator[Group]:
-    """Yield a group in halves of its retrieved texts, and those again, until each is small."""
+    """Yield a group, halved along `retrieved` until each part is within the limit."""
     n_retrieved = group.n_retrieved
     if n_retrieved <= 1 or group_cost(group) <= limit:
         yield group
@@ -87,7 +87,7 @@ def _cut_group(group: Group, limit: int) -> Iterator[Group]:
 
 
 def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
-    """Return the columns of consecutive slices, or groups, as one, without what they took."""
+    """Return the joined columns of consecutive slices or groups; usage is not joined."""
     if not parts:
         return ScoreColumns(np.zeros(0))
     if len(parts) == 1:
@@ -106,14 +106,14 @@ def join_columns(parts: Sequence[ScoreColumns]) -> ScoreColumns:
 
 
 def _joined(parts: Sequence[ScoreColumns], name: str) -> NDArray[Any] | None:
-    """Return a column of all parts; None where no part has it, or where it is no column."""
+    """Return a column of all parts; None if no part has it, or if it is not an array."""
     if not any(isinstance(getattr(part, name), np.ndarray) for part in parts):
         return None
     return np.concatenate([part.filled(name) for part in parts])
 
 
 Missing = tuple[Status, VerdictFault]
-"""What stands in place of a verdict, and why."""
+"""The status of a missing verdict, and the reason."""
 
 
 def with_missing(
@@ -122,7 +122,7 @@ def with_missing(
     flags: ByteArray | None = None,
     probabilities: FloatArray | None = None,
 ) -> ScoreColumns:
-    """Return scores as columns, 0 where one is missing by its index."""
+    """Return scores as columns, with score 0 and a fault at each index in `missing`."""
     if not missing:
         return ScoreColumns(scores, flags=flags, probabilities=probabilities)
     scores[list(missing)] = 0.0
@@ -144,12 +144,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a judge should know of whoever waits for it.
+    """What a judge needs to know about its caller.
 
-    `deadline` is when the caller stops waiting, on the event loop's clock; None: never. With
-    `wants_details` it also asks how each verdict came about. `cache` is what the verdict cache is
-    for. `cost_tracker` has the most that models may cost, and keeps to it: callers made of one by
-    `replace` spend from the same.
+    `deadline` is when the caller stops waiting, on the event loop's clock; None for never. With
+    `wants_details` each verdict gets a VerdictDetail. `cache` is how the verdict cache is used.
+    `cost_tracker` enforces the limit on the cost of models; copies by `replace` share it.
     """
 
     deadline: float | None = None
@@ -163,14 +162,14 @@ ANONYMOUS = Caller()
 
 
 class Judge(ABC):
-    """A judge with its parameters settled; what stands here is right for one that asks no model.
+    """A judge with all parameters set; the defaults here suit judges that ask no model.
 
-    identity          which judge this is: all that can change a score is in it.
+    identity          identifies the judge; includes everything that can change a score.
     wants_embeddings  whether groups must bring the caller's vectors; otherwise they must not.
     wants_spans       whether groups must bring spans; otherwise they must not.
     needs_expected    whether it compares with an expected text; otherwise it judges a result alone.
     priced            whether the prices of all models that it may ask are known.
-    unavailable       why it can't judge here, "" when it can.
+    unavailable       why it can't judge on this server; "" if it can.
     """
 
     identity: JudgeIdentity
@@ -181,25 +180,25 @@ class Judge(ABC):
     unavailable = ""
 
     def check_api_keys(self, cache: CacheMode) -> None:  # noqa: B027 - most need none
-        """Raise ModelNotConfigured when it may have to ask a model whose key is missing."""
+        """Raise ModelNotConfigured if it may have to ask a model whose key is missing."""
 
     def planned_calls(self, groups: Sequence[Group]) -> Iterable[PlannedCall]:  # noqa: ARG002
-        """Return all that `judge` would ask language models about the groups, cache aside."""
+        """Return the model calls that `judge` would make for the groups without a cache."""
         return ()
 
     @abstractmethod
     async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
         """Return one score for each context of the groups, in order.
 
-        A judge that asks language models does so in time for the caller: what failed, or could not
-        be had in time, is the fault of its context only. Cancelling it ends what is under way.
+        A judge that asks language models returns by the caller's deadline: a call that fails or is
+        late is a fault of its context only. Cancelling it ends the calls in flight.
         """
 
 
 class PureJudge(Judge):
-    """A judge that is a pure function of what the groups bring.
+    """A judge that is a pure function of the groups.
 
-    slice_cost  the most that it judges without a break, as `group_cost` counts it: about 10 ms.
+    slice_cost  the most that it judges without a break, in units of `group_cost`: about 10 ms.
     """
 
     slice_cost = SLICE_COST
@@ -213,10 +212,10 @@ class PureJudge(Judge):
         groups: Sequence[Group],
         caller: Caller = ANONYMOUS,
     ) -> ScoreColumns:
-        """Return the scores of all groups: a few texts in place, more on a thread, in slices.
+        """Return the scores of all groups: small input inline, larger on a thread, in slices.
 
-        A cancel takes effect after the slice in work. Raises Overloaded, and DeadlineTooShort where
-        it could not be done by the caller's deadline.
+        A cancel takes effect after the current slice. Raises Overloaded, and DeadlineTooShort if
+        the work can't be done by the caller's deadline.
         """
         scale = SLICE_COST / self.slice_cost
         size = size_of(groups)
@@ -234,7 +233,7 @@ class PureJudge(Judge):
 
 
 class ComposedJudge(Judge):
-    """A judge that is made of others, and asks what they ask."""
+    """A judge that is made of others, and makes their model calls."""
 
     def __init__(self, judges: Sequence[Judge]) -> None:
         self.judges = tuple(judges)
@@ -247,22 +246,22 @@ class ComposedJudge(Judge):
         self.names = [f"{judge.identity.kind}/{judge.identity.fingerprint[:8]}" for judge in judges]
 
     def check_api_keys(self, cache: CacheMode) -> None:
-        """Raise ModelNotConfigured when one may have to ask a model whose key is missing."""
+        """Raise ModelNotConfigured if one may have to ask a model whose key is missing."""
         for judge in self.judges:
             judge.check_api_keys(cache)
 
     def planned_calls(self, groups: Sequence[Group]) -> Iterable[PlannedCall]:
-        """Yield all that they would ask."""
+        """Yield the planned calls of all its judges."""
         for judge in self.judges:
             yield from judge.planned_calls(groups)
 
 
 class Kind(ABC):
-    """What may be asked of a kind of judge.
+    """A kind of judge, as requests name it.
 
-    kind            the name requests use.
-    profiles        the default first. A judge without variants has one, named "".
-    for_embeddings  the parameters of a judge that wants the caller's vectors; None without one.
+    kind            the name in requests.
+    profiles        the default first. A kind without variants has one, named "".
+    for_embeddings  the parameters that make a judge take the caller's vectors; None if none do.
     asks_models     whether its judges may ask language models, and so take long and cost money.
     """
 
@@ -277,14 +276,14 @@ class JudgeKind(Kind):
 
     @abstractmethod
     def build(self, spec: JudgeSpec) -> Judge:
-        """Return the judge of a spec whose parameters are checked, and filled with their defaults.
+        """Return the judge for a spec with checked parameters and all defaults filled in.
 
-        Raises `errors.ModelNotInstalled` or `errors.ModelNotConfigured` when it can't run here.
+        Raises `errors.ModelNotInstalled` or `errors.ModelNotConfigured` if it can't run here.
         """
 
 
 class ComposedKind(Kind):
-    """Builds judges that are made of others, which requests name, from `least` to `most`."""
+    """Builds judges that are made of `least` to `most` others, which requests name."""
 
     asks_models = True
     least: int
@@ -292,9 +291,9 @@ class ComposedKind(Kind):
 
     @abstractmethod
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Judge:
-        """Return the judge of a spec whose members are these.
+        """Return the judge for a spec with these members.
 
-        Raises InvalidField, by its place in the spec.
+        Raises InvalidField with a path that is relative to the spec.
         """
 
 
@@ -304,7 +303,7 @@ AnyKind = JudgeKind | ComposedKind
 def find_calibrator(
     wanted: Calibrator | str, known: Mapping[str, Calibrator], field: str
 ) -> Calibrator:
-    """Return the calibration that a request brings or names. Raises InvalidField."""
+    """Return the calibration that a request contains or names. Raises InvalidField."""
     if not isinstance(wanted, str):
         return wanted
     found = known.get(wanted)
@@ -326,7 +325,7 @@ def check_fits(calibrator: Calibrator, identity: JudgeIdentity, field: str) -> N
 
 
 class CalibratedJudge(ComposedJudge):
-    """Another judge, whose verdicts get the probabilities of a calibration."""
+    """Adds the probabilities of a calibration to the verdicts of another judge."""
 
     def __init__(self, inner: Judge, calibrator: Calibrator, field: str) -> None:
         """Raise InvalidField, at `field` of the request, for a calibration of another judge."""
@@ -348,7 +347,7 @@ SUFFIX = ".calibration.json"
 
 
 def load_calibrations(folder: Path) -> Mapping[str, Calibrator]:
-    """Return the calibrations of NAME.calibration.json by name. Raises SettingsError."""
+    """Return the calibrations in files NAME.calibration.json by name. Raises SettingsError."""
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise SettingsError(

@@ -1,11 +1,11 @@
-"""The judge `cascade`: judges in order, each of which settles what it is sure of.
+"""The judge `cascade`: stages in order, each of which settles the items it is sure of.
 
-What a stage is asked about is an item: one retrieved text with all expected ones of its group. Its
-best score says whether the stage settles it; what it does not settle goes on. All scores are on one
-scale, the probability where a stage is calibrated, so that one threshold fits all stages.
+An item is one retrieved text with all expected texts of its group. Its best score decides whether a
+stage settles it; the other items go to the next stage. All scores are on one scale, the probability
+if a stage is calibrated, so that one threshold fits all stages.
 
-With a limit on what a call may cost, the items that the stage before was least sure of go first, so
-that what can't be paid is what is least in doubt.
+If the cost of a call is limited, the next stage is asked first about the items in most doubt, so
+that those it can't pay for are the ones in least doubt.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from judged_server.statistics.calibration.reliability import Platt
 class Stage:
     """One judge of a cascade, and its calibration, if any.
 
-    A stage whose calibration has neither `accept` nor `reject`, or that has none, settles all that
-    it judges. The `last` one takes a text as it is; of what an earlier one did not read, a later
-    one may know more.
+    A stage without a calibration, or with one that has neither `accept` nor `reject`, settles all
+    that it judges. Only the `last` stage settles texts that it did not read: a later one may read
+    them.
     """
 
     judge: Judge
@@ -69,24 +69,24 @@ class Stage:
 
     @property
     def settles_all(self) -> bool:
-        """Whether nothing that it judges goes on."""
+        """Whether it settles all items that it judges."""
         calibrator = self.calibrator
         return calibrator is None or (calibrator.accept is None and calibrator.reject is None)
 
     @property
     def pure(self) -> PureJudge | None:
-        """The judge, or that which is calibrated, where it asks nobody."""
+        """The judge without its calibration, if it is a PureJudge, else None."""
         judge = self.judge.inner if isinstance(self.judge, CalibratedJudge) else self.judge
         return judge if isinstance(judge, PureJudge) else None
 
     def settled(self, best: FloatArray) -> BoolArray:
-        """Return which items it settles by their best scores; NaN never."""
+        """Return a mask of the items that it settles, by their best scores; NaN is not settled."""
         if self.calibrator is None:
             return settled_by(best, None, None)
         return settled_by(best, self.calibrator.accept, self.calibrator.reject)
 
     def by_doubt(self, best: FloatArray) -> IntArray:
-        """Return the items that it does not settle, those it is least sure of first."""
+        """Return the items that it does not settle, the least certain first."""
         sure = best if self.calibrator is None else Platt.of(self.calibrator).probabilities(best)
         sure = np.where(np.isnan(best), 0.0, np.abs(sure - 0.5))
         order: IntArray = np.argsort(sure, kind="stable")
@@ -95,7 +95,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Items that are left: their groups, and the place of each of their contexts."""
+    """The items not settled yet: their groups, and the index of each context in the call."""
 
     groups: Sequence[Group]
     places: IntArray
@@ -113,12 +113,12 @@ class Left:
 
     @property
     def items(self) -> IntArray:
-        """The item of each context."""
+        """The index of each context's item."""
         of_each: IntArray = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return of_each
 
     def take(self, items: IntArray) -> Left:
-        """Return these items in their order, each as a group."""
+        """Return the items in the order given, each as a group of its own."""
         of_each = [(group, rank) for group in self.groups for rank in range(group.n_retrieved)]
         groups = [of_each[item][0].at_ranks([of_each[item][1]]) for item in items.tolist()]
         places = np.split(self.places, np.cumsum(self.sizes)[:-1])
@@ -126,9 +126,9 @@ class Left:
         return Left(groups, np.concatenate([np.zeros(0, np.int64), *chosen]))
 
     def best_scores(self, columns: ScoreColumns, *, last: bool) -> FloatArray:
-        """Return each item's best score; NaN where all its verdicts are missing.
+        """Return each item's best score; NaN if all its verdicts are missing.
 
-        NaN too where a stage before the `last` one did not read a text.
+        Also NaN if a stage before the `last` one did not read a text of it.
         """
         items, ok = self.items, columns.ok
         best = np.full(len(self.sizes), -1.0)
@@ -140,7 +140,7 @@ class Left:
     def counts(
         self, data: Sequence[ItemShares], columns: ScoreColumns, best: FloatArray
     ) -> IntArray:
-        """Return the items in the bins of a guarantee's data, by buckets of their queries."""
+        """Count the items in each bin of a guarantee's data, by buckets of their queries."""
         flagged = np.zeros(len(best), np.bool_)
         if columns.flags is not None:
             flagged[self.items[columns.flags != 0]] = True
@@ -159,7 +159,7 @@ _UNSETTLED = (
 
 
 class _Run:
-    """What the stages of one call settled, and what they took."""
+    """The verdicts and the usage of the stages in one call."""
 
     def __init__(self, cascade: Cascade, groups: Sequence[Group]) -> None:
         self.left = Left.of(groups)
@@ -183,11 +183,11 @@ class _Run:
         self._counts: tuple[int, ...] = ()
 
     def take(self, place: int, columns: ScoreColumns, *, limited: bool) -> None:
-        """Take in what a stage says of all items that are left; what it is unsure of stays.
+        """Record a stage's verdicts on all items left, and keep those that it does not settle.
 
-        That it says for the time being: a later stage writes over it. Where a stage has no verdict,
-        that of an earlier one is not lost. Under a limit on money the rest goes on by its doubt, so
-        that what can't be paid is what is least in doubt.
+        Verdicts on unsettled items are provisional: a later stage replaces them, unless its own are
+        missing. With `limited` cost, the items that are kept are ordered by doubt, most doubt
+        first.
         """
         stage, left, found = self._cascade.stages[place], self.left, self._found
         ok, places, items = columns.ok, left.places, left.items
@@ -223,7 +223,7 @@ class _Run:
         self.left = left.take(order if limited else np.sort(order))
 
     def columns(self) -> ScoreColumns:
-        """Return the verdicts; what nothing settled abstains, or is that of an earlier stage."""
+        """Return the verdicts; unsettled items abstain or keep the verdict of an earlier stage."""
         found = self._found
         statuses, stages = found.filled("statuses"), found.filled("stages")
         for place in np.flatnonzero(~self._settled & (stages > 0)).tolist():
@@ -276,9 +276,9 @@ class CascadeKind(ComposedKind):
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Cascade:
         """Return the cascade.
 
-        Raises InvalidField for a threshold of its own, for a stage behind one that settles all, for
-        stages on another scale, for judges that take other things than texts, and for a guarantee
-        of other stages.
+        Raises InvalidField for a threshold of the cascade itself, a stage after one that settles
+        all items, a stage with another scale, a judge that does not take texts, and a guarantee
+        made for other stages.
         """
         rule = "is of each stage; leave it out, or set it there"
         need(spec.min_score in {None, MIN_SCORE}, "min_score", rule)
@@ -348,9 +348,9 @@ class Cascade(ComposedJudge):
         )
 
     def _reach(self, groups: Sequence[Group]) -> Iterator[tuple[Stage, Left, int | None]]:
-        """Yield for each stage the items that reach it at most, and how many it settles.
+        """Yield each stage with the items that can reach it, and the number that it settles.
 
-        That is known of stages that ask nobody, which are run; None of others.
+        Stages that ask no model are run to find the number; it is None for the others.
         """
         left = Left.of(groups)
         for stage in self.stages:
@@ -362,12 +362,12 @@ class Cascade(ComposedJudge):
             yield stage, reached, n_settled
 
     def planned_calls(self, groups: Sequence[Group]) -> Iterator[PlannedCall]:
-        """Yield what the stages would ask, as far as that can be known without asking."""
+        """Yield the model calls of the stages, as far as known without making any."""
         for stage, left, _ in self._reach(groups):
             yield from stage.judge.planned_calls(left.groups)
 
     def estimate(self, groups: Sequence[Group]) -> CascadeUsage:
-        """Return how many items reach each stage at most, and what those that ask nobody settle."""
+        """Return the most items that reach each stage, and the number settled without models."""
         stages = [
             StageUsage(
                 stage.judge.identity.signature,
@@ -380,7 +380,7 @@ class Cascade(ComposedJudge):
         return CascadeUsage(tuple(stages), None, self.guarantee)
 
     async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
-        """Return what the stages settle, stage after stage, each asked about the rest alone."""
+        """Run the stages in order, each on the items left by the one before."""
         run = _Run(self, groups)
         limited = caller.cost_tracker.limit is not None
         for place, stage in enumerate(self.stages):

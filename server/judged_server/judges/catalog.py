@@ -1,4 +1,4 @@
-"""The judges on offer: from what a request asks for to a judge whose every parameter is settled."""
+"""The catalog of judges: builds the judge that a request specifies, with all parameters set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMPOSED = frozenset((PanelKind.kind, CascadeKind.kind))
 class Offer:
     """One kind under one profile, as GetServerInfo lists it.
 
-    `signature` is that of the judge with its defaults; where it can't run, `unavailable` says why.
+    `signature` is that of the judge with its defaults; if it can't run, `unavailable` says why.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Offer:
 
 
 class JudgeCatalog:
-    """The kinds of judges by name. Raises errors for specs that ask for what is not there."""
+    """The kinds of judges by name; builds judges and caches them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class JudgeCatalog:
         default: str,
         calibrations: Mapping[str, Calibrator] | None = None,
     ) -> None:
-        """Raise UnknownJudge, and SettingsError, for a default that can't be one.
+        """Raise UnknownJudge or SettingsError for an invalid default.
 
         `calibrations` are those that requests may name.
         """
@@ -71,15 +71,14 @@ class JudgeCatalog:
         self._built: OrderedDict[str, Judge] = OrderedDict()
 
     def choose(self, spec: JudgeSpec, field: str = "judge", groups: Sequence[Group] = ()) -> Judge:
-        """Return the judge for a spec; `field` is where the spec stands in the request.
+        """Return the judge for a spec; `field` is the spec's path in the request.
 
-        Where `groups` bring the caller's vectors, parameters that the spec leaves open are those of
-        the judge that wants them. Raises UnknownJudge, InvalidField, ModelNotInstalled,
-        ModelNotConfigured.
+        If `groups` have the caller's vectors, parameters that the spec leaves out are those of the
+        judge for vectors. Raises UnknownJudge, InvalidField, ModelNotInstalled, ModelNotConfigured.
         """
         if any(group.embeddings is not None for group in groups):
             spec = self._for_embeddings(spec)
-        key = repr(spec)  # with the types of its parameters: true is not 1
+        key = repr(spec)  # shows the types of parameters: True is not 1
         judge = self._built.get(key)
         if judge is None:
             judge = self._build(spec, field)
@@ -108,7 +107,7 @@ class JudgeCatalog:
         return replace(spec, kind=kind.kind, parameters={**kind.for_embeddings, **spec.parameters})
 
     def _offer(self, kind: AnyKind, profile: Profile) -> Offer:
-        if isinstance(kind, ComposedKind):  # no signature before there are members
+        if isinstance(kind, ComposedKind):  # the signature depends on the members
             return Offer(kind.kind, profile, "", "")
         try:
             judge = self.choose(JudgeSpec(kind.kind, profile.name))
@@ -130,13 +129,13 @@ class JudgeCatalog:
         if kind is None:
             raise errors.UnknownJudge(spec.kind, tuple(self._kinds))
         profile = _profile(kind, spec.profile, field)
-        # None stands for the judge's own threshold: that of a rubric, say, not of the profile.
-        bar = spec.min_score
+        # None means the judge's own threshold, which may be a rubric's instead of the profile's.
+        min_score = spec.min_score
         settled = replace(
             spec,
             kind=kind.kind,
             profile=profile.name,
-            min_score=None if bar is None else float(bar),
+            min_score=None if min_score is None else float(min_score),
             parameters=settle(profile, spec.parameters, f"{field}.parameters"),
         )
         rule = f"is of a cascade; {kind.kind} has none, leave it out"
@@ -149,7 +148,7 @@ class JudgeCatalog:
             )
             need(not spec.panel, "members", rule)
             return kind.build(settled)
-        except errors.InvalidField as error:  # it names a place in the spec
+        except errors.InvalidField as error:  # its path is relative to the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
 
     def _calibrated(self, spec: JudgeSpec, calibration: Calibrator | str, field: str) -> Judge:

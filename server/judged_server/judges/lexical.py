@@ -1,16 +1,16 @@
-"""The judges `exact`, `span` and `token_overlap`: they compare texts, or places in files.
+"""The judges `exact`, `span` and `token_overlap`: they compare texts, or spans of files.
 
 `exact` and `span` do not use the query; `span` is for golden sets that point into files.
 
 `token_overlap` reads each distinct text of a slice once, and compares the sets of words.
 
-The profile `weighted` looks for phrases too. A phrase is two to four neighbours among the content
-words of an expected text, joined by single spaces, and is found wherever the normal form of a
-retrieved text has it, even inside words.
+The profile `weighted` also looks for phrases. A phrase is two to four adjacent content words of an
+expected text, joined by single spaces. It is found anywhere in the normal form of a retrieved text,
+even inside words.
 
 The profile `unicode` reads texts of any language. A word is a run of letters, digits and combining
-marks, or a picture such as an emoji. Scripts that put no spaces between words have no such runs, so
-their characters are taken two by two.
+marks, or a picture such as an emoji. In scripts without spaces between words, each pair of adjacent
+characters is a word.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _equal(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> FloatArray:
     start = 0
     for expected, retrieved in sides:
         stride = len(expected)
-        # The lists look for equals by themselves, so that only those found cost a step here.
+        # count() and index() search in C, so that only matches cost a step in Python.
         for first, text in enumerate(expected, start):
             rank = -1
             for _ in range(retrieved.count(text)):
@@ -123,14 +123,14 @@ def overlap(spans: Sides, measure: str) -> FloatArray:
     """Return float64[retrieved * expected], retrieved-major: the overlap of every pair of spans.
 
     With lengths and overlaps in characters, `iou` is |E n R| / |E u R| (Jaccard, 1901) and
-    `containment` is |E n R| / |E|. Spans of different files have 0.
+    `containment` is |E n R| / |E|. Spans of different files score 0.
     """
     file, start, end = spans.expected.T
     own_file, own_start, own_end = spans.retrieved.T[:, :, None]
     starts, ends = np.maximum(own_start, start), np.minimum(own_end, end)
     meet = (own_file == file) & (ends > starts)
-    # Positions are unsigned: differences are taken only where they can't fall below 0. In double
-    # precision then, since two lengths together may leave 64 bits.
+    # Positions are unsigned: use a difference only where it can't be negative, and convert it to
+    # double precision, since the sum of two lengths may overflow 64 bits.
     shared = np.where(meet, ends - starts, np.uint64(0)).astype(np.float64)
     whole = (end - start).astype(np.float64)
     if measure == IOU:
@@ -170,7 +170,7 @@ class SpanKind(JudgeKind):
         return SpanJudge(identity, measure)
 
 
-# The English list of NLTK as it stood at 179 words: what evret 0.0.3 leaves out of a comparison.
+# NLTK's English list in its version of 179 words, which evret 0.0.3 leaves out of comparisons.
 _STOPWORDS = """
     a about above after again against ain all am an and any are aren aren't as at be because
     been before being below between both but by can couldn couldn't d did didn didn't do does
@@ -185,26 +185,26 @@ _STOPWORDS = """
     yours yourself yourselves
 """
 STOPWORDS = frozenset(_STOPWORDS.split())
-"""Words that are no content words."""
+"""Words that are not content words."""
 _EMPTY = frozenset(word.encode() for word in STOPWORDS)
 NEGATIONS = frozenset((b"no", b"not", b"never", b"none", b"without", b"cannot"))
 """A text with one of these does not match a text with none, unless the two are equal."""
 
 VERSION = 2
 TEXTS_KEPT = 128
-"""Texts whose words are kept while a slice is judged, since contexts of one query share them. With
-many more, their words no longer fit a processor's own cache, which costs more than is saved."""
+"""Texts whose words are cached while a slice is judged, since contexts of one query share texts.
+The words of many more do not fit a processor's own cache, which costs more than is saved."""
 QUERY_CREDIT = 0.75
-"""A query that has a shared word lowers the threshold to this part of it. Scores are divided by it
-instead, so that `score >= min_score` stays the one rule."""
+"""If the query has a shared word, the score is divided by this. It has the effect of a threshold
+multiplied by it, while `score >= min_score` stays the one rule."""
 QUERY_BONUS = 0.1
 PHRASE_BONUS = 0.05
-"""For each word of the longest common phrase after its first."""
+"""Added for each word of the longest common phrase after its first."""
 LONGEST_PHRASE = 4
 
 
 def _alphabet(*, keep_high_bytes: bool) -> bytes:
-    """Return the table that lowers ASCII letters, keeps digits, and has a space for all else.
+    """Return the table that lowers ASCII letters, keeps digits, and maps all else to a space.
 
     With `keep_high_bytes` the bytes of UTF-8 beyond ASCII are kept too.
     """
@@ -229,7 +229,7 @@ def normalise(text: str) -> str:
 
 
 def _on_one_line(lowered: str) -> str:
-    # The space is the one white space that is printable, so most texts are in order already.
+    # The space is the only printable white space, so most texts need no change.
     if lowered.isprintable() and "  " not in lowered and lowered.strip(" ") == lowered:
         return lowered
     return " ".join(lowered.split())
@@ -239,11 +239,10 @@ _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 
 class _WordCharacters(dict[int, int | str]):
-    """What `str.translate` makes of each code point, looked up when first met.
+    """Table for `str.translate`, filled as code points occur.
 
-    Letters, numbers and marks stay, and each picture is a word. All else becomes a space. The
-    answers are facts of Unicode and there are at most as many as code points, so one table serves
-    every call.
+    Letters, numbers and marks stay, and each picture is a word. All else becomes a space. Entries
+    are facts of Unicode and at most one per code point, so one table serves every call.
     """
 
     def __missing__(self, code: int) -> int | str:
@@ -269,9 +268,9 @@ def _pairs(run: re.Match[str]) -> str:
 class Words:
     """The words of ASCII letters and digits in a text, as bytes of UTF-8, and other forms of it.
 
-    `in_order` has them as they stand there, `inner` without the first and the last. Texts with
-    equal `normal` forms are the same. One contains the other when neither `extent` is empty and one
-    is a substring of the other. `flag` says what was not read.
+    `in_order` has all words in order, `inner` all but the first and the last. Texts with equal
+    `normal` forms are the same. One contains the other if neither `extent` is empty and one is a
+    substring of the other. `flag` says what was not read.
     """
 
     def __init__(self, text: str) -> None:
@@ -281,8 +280,8 @@ class Words:
         self.flag = Flag.NONE.value if text.isascii() else self._unread().value
 
     def _read(self) -> list[bytes]:
-        # The capital I with a dot is lowered to i and a combining dot; no other lowering beyond
-        # ASCII makes or breaks a word, and the alphabet lowers ASCII itself.
+        # The capital I with a dot is lowered to i and a combining dot. No other non-ASCII lowering
+        # changes where words begin or end, and the alphabet lowers ASCII.
         return _split(self._plain.replace("\u0130", "i\u0307"), _ASCII_ALPHABET)
 
     def _unread(self) -> Flag:
@@ -293,7 +292,7 @@ class Words:
 
     @cached_property
     def terms(self) -> frozenset[bytes]:
-        """Each word once."""
+        """The distinct words."""
         return frozenset(self.in_order)
 
     @cached_property
@@ -303,7 +302,7 @@ class Words:
 
     @property
     def extent(self) -> str:
-        """What is looked for in another text."""
+        """The form that is searched for in another text."""
         return self.normal
 
     @cached_property
@@ -313,7 +312,7 @@ class Words:
 
     @cached_property
     def pairs(self) -> list[str]:
-        """The neighbours among the content words, joined by single spaces."""
+        """The pairs of adjacent content words, joined by single spaces."""
         return [f"{left} {right}" for left, right in pairwise(self.content)]
 
     @cached_property
@@ -361,7 +360,7 @@ class TokenOverlapJudge(PureJudge):
     query_boost: bool
 
     def score(self, groups: Sequence[Group]) -> ScoreColumns:
-        """Return one score a context, in [0, 1], and flags of what was not read if there is any."""
+        """Return one score a context, in [0, 1], and flags if a text was not fully read."""
         profile = self.identity.profile
         read = lru_cache(TEXTS_KEPT)(UnicodeWords if profile == ANY_LANGUAGE.name else Words)
         compare = self._weighted if profile == WEIGHTED.name else self._ratio
@@ -411,8 +410,8 @@ class TokenOverlapJudge(PureJudge):
 
 
 def _contained(one: Words, other: Words, n_shared: int) -> bool:
-    """Tell whether two texts are the same or one contains the other; no text has an empty one."""
-    # Such texts share all words but for the first and the last of one, which may be cut.
+    """Return whether two texts are the same or one contains the other; an empty one is in none."""
+    # Such texts share all words except the first and the last of one, which may be cut.
     if n_shared < len(one.terms) - 2 and not one.terms.issuperset(other.inner):
         return False
     if one.normal == other.normal:
@@ -422,12 +421,12 @@ def _contained(one: Words, other: Words, n_shared: int) -> bool:
 
 
 def _longest_phrase(expected: Words, retrieved: Words) -> int:
-    """Return how many words the longest common phrase has, 0 for none."""
+    """Return the number of words in the longest common phrase, 0 for none."""
     content, text = expected.content, retrieved.normal
     starts = [place for place, pair in enumerate(expected.pairs) if pair in text]
     longest = 2 if starts else 0
     for length in range(3, LONGEST_PHRASE + 1):
-        # A phrase is there only where the shorter one, and that of its last words, are.
+        # A phrase can match only if it does without its last word, and without its first.
         starts = [
             place
             for place, following in pairwise(starts)

@@ -1,8 +1,7 @@
-"""The judge `panel`: several judges over the same contexts, and one verdict of theirs.
+"""The judge `panel`: several judges vote on the same contexts.
 
-As in a vote of samples (`judges.llm`) only OK verdicts count, a failure or an abstention is no
-vote, and without any vote the first failure stands. Nor does the rest vote without a member whose
-reply was to come from the cache and is not there.
+As in a vote of samples (`judges.llm`), only OK verdicts are votes, and without any vote the first
+failure is the result. There is no vote if a member needs a reply from the cache that is not there.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ _NO_QUORUM = (
 
 VERSION = 1
 MAJORITY, MEAN, WEIGHTED = "majority", "mean", "weighted"
-"""What the members' verdicts become.
+"""How the members' verdicts are combined.
 
-Majority: the score is the share of yeses, and a verdict is relevant when most said yes and the
-threshold is met; a tie is no verdict. Mean: the mean of the scores. Weighted: the mean by the
-weights of the members, which then also say what half of them is and which side is the larger.
+Majority: the score is the share of yes votes; a verdict is relevant if most votes are yes and the
+score meets the threshold; a tie is no verdict. Mean: the mean of the scores. Weighted: the mean by
+the weights of the members, which also count in the quorum and the agreement.
 """
 MIN_SCORE = 0.5
 LIGHTEST, HEAVIEST = 1e-6, 1e6
-"""Weights within these can be summed without loss that would show."""
+"""Limits of weights: between them, rounding of sums is too small to show."""
 
 _WANTS = {(False, False): "texts", (True, False): "embeddings", (False, True): "spans"}
 
@@ -69,8 +68,8 @@ class PanelKind(ComposedKind):
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Panel:
         """Return the panel.
 
-        Raises InvalidField when two members are the same judge, and when one takes for
-        example spans where another takes texts.
+        Raises InvalidField if two members are the same judge, or if they take different input, such
+        as spans and texts.
         """
         check_unique([judge.identity.fingerprint for judge in judges], "members[{}].judge")
         for place, judge in enumerate(judges):
@@ -87,7 +86,7 @@ def _wants(judge: Judge) -> str:
 
 
 class Panel(ComposedJudge):
-    """Several judges that decide together."""
+    """Several judges whose verdicts are combined into one."""
 
     def __init__(
         self, judges: Sequence[Judge], weights: Sequence[float], rule: str, min_score: float
@@ -98,7 +97,7 @@ class Panel(ComposedJudge):
         names = self.names
         if rule == WEIGHTED:
             names = [f"{name}*{weight:.12g}" for name, weight in zip(names, weights, strict=True)]
-        # Members under other thresholds vote otherwise: their fingerprints count, not their keys.
+        # A member's threshold changes its votes: use fingerprints, which include it, not keys.
         secret = zip(self.fingerprints, weights, strict=True)
         self.identity = JudgeIdentity.build(
             PanelKind.kind,
@@ -110,10 +109,10 @@ class Panel(ComposedJudge):
         )
 
     async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
-        """Return what the members decide on each context; all judge at the same time.
+        """Return the combined verdict on each context; all members judge at the same time.
 
-        The first member that can't judge at all ends the others, and its error is raised. What it
-        could not judge of the contexts is its missing vote.
+        If a member raises an error, the others are ended and the error is raised. A member without
+        a verdict on a context has no vote on it.
         """
         found: dict[int, Verdicts] = {}
 
@@ -138,16 +137,16 @@ class Panel(ComposedJudge):
 
 
 def _stacked(verdicts: Sequence[Verdicts], name: str) -> ByteArray:
-    """Return a column of the members' verdicts, a row a member."""
+    """Return a column of the members' verdicts, one row per member."""
     return np.stack([one.columns.filled(name) for one in verdicts])
 
 
 def tally_votes(
     verdicts: Sequence[Verdicts], weights: Sequence[float], rule: str, usage: Usage | None
 ) -> ScoreColumns:
-    """Return the scores that the members make together; `usage` is what all of them took.
+    """Return the combined scores of the members; `usage` is the sum of theirs.
 
-    The agreement is the share of the votes on the larger side, each member's by its own threshold.
+    The agreement is the share of votes on the larger side; members vote by their own thresholds.
     """
     statuses = _stacked(verdicts, "statuses")
     valid = statuses == Status.OK
@@ -156,11 +155,11 @@ def tally_votes(
     counted = votes.sum(axis=0)
     yes_votes = (votes * np.stack([one.relevant for one in verdicts])).sum(axis=0)
     noes = counted - yes_votes
-    # A half is a half, whatever rounding makes of a sum of weights.
+    # The tolerance accepts exactly half of the weights, whatever the rounding of their sum.
     quorum = (counted > 0) & (2 * counted >= sum(of_each.tolist()) * (1 - 1e-12))
     if rule == MAJORITY:
         quorum &= yes_votes != noes
-    # Without a reply that was to come from the cache, what the others say is another panel's.
+    # If a reply is not in the cache, the other votes would be those of a different panel.
     unknown = [
         fault.index
         for one in verdicts
@@ -174,7 +173,7 @@ def tally_votes(
         given = np.stack([one.columns.scores for one in verdicts])
         scores = np.minimum((votes * given).sum(axis=0) / divisor, 1.0)
     any_vote = valid.any(axis=0)
-    # Without any vote, what the member says that speaks for it: of these the later one wins.
+    # Without any vote the outcome is ERROR if a member has it, else ABSTAINED if one has it.
     outcome = np.full(len(quorum), Status.NOT_ASSESSABLE, np.uint8)
     for status in (Status.ABSTAINED, Status.ERROR):
         outcome[(statuses == status).any(axis=0)] = status
@@ -193,7 +192,7 @@ def tally_votes(
 
 
 def _sources(verdicts: Sequence[Verdicts]) -> ByteArray:
-    """Return where each verdict came from: CACHE or SHARED where no member computed its own."""
+    """Return the source of each verdict: CACHE or SHARED if no member computed its own."""
     sources = _stacked(verdicts, "sources")
     computed = (sources == Source.COMPUTED).any(axis=0)
     found = np.where(computed, Source.COMPUTED, sources.max(axis=0))  # SHARED is above CACHE
@@ -203,18 +202,18 @@ def _sources(verdicts: Sequence[Verdicts]) -> ByteArray:
 def _faults(
     verdicts: Sequence[Verdicts], statuses: ByteArray, outcome: ByteArray, any_vote: BoolArray
 ) -> Iterator[VerdictFault]:
-    """Yield why the panel has no verdict: NO_QUORUM, or what its first such member says."""
+    """Yield why verdicts are missing: NO_QUORUM, or the fault of the first member that decides."""
     by_index = [{fault.index: fault for fault in one.columns.faults} for one in verdicts]
     for index in np.flatnonzero(outcome != Status.OK).tolist():
         found = [(place, of[index]) for place, of in enumerate(by_index) if index in of]
         retryable = any(fault.retryable for _, fault in found)
-        speaking = [each for each in found if each[1].reason == Reason.NOT_CACHED]
+        decisive = [each for each in found if each[1].reason == Reason.NOT_CACHED]
         if not any_vote[index]:
-            speaking += [each for each in found if statuses[each[0], index] == outcome[index]]
-        if not speaking:
+            decisive += [each for each in found if statuses[each[0], index] == outcome[index]]
+        if not decisive:
             yield VerdictFault(index, NO_QUORUM, _NO_QUORUM, retryable)
             continue
-        place, fault = speaking[0]
+        place, fault = decisive[0]
         message = f"members[{place}] of the panel: {fault.message}"
         yield replace(fault, message=message, retryable=retryable)
 
@@ -225,7 +224,7 @@ def describe(
     columns: ScoreColumns,
     relevant: BoolArray,
 ) -> ScoreColumns:
-    """Return the columns with a detail for each context, in which each member is a sample.
+    """Return the columns with a detail for each context, which has each member as a sample.
 
     The rationale is that of the first member that has one and agrees with the verdict.
     """

@@ -48,15 +48,15 @@ from judged_server.scheduling.concurrency import run_by_size
 
 VERSION = 2
 MIN_SCORE = 0.75
-"""The judge's default. Metrics of the family `_similarity` bring a threshold of their own, which is
-in `metrics.measures`."""
+"""The default threshold. Metrics of the family `_similarity` have a threshold of their own, which
+is in `metrics.measures`."""
 
 SLICE_COST = 1 << 24
-"""Multiplications between two looks at whether the caller is still there: about 10 ms."""
+"""Multiplications between two checks for cancellation: about 10 ms."""
 
 _GROUP_COST = 1 << 16
 BLOCK_CELLS = 1 << 20
-"""Cosines of one matrix product: 8 MB, however large the sides."""
+"""The most cosines in one matrix product: 8 MB, however large the sides."""
 
 _ROUNDING = 1e-12
 
@@ -110,7 +110,7 @@ class SemanticJudge(Judge):
     def __init__(
         self, embedder: LazyEmbedder | None, long_text: str, identity: JudgeIdentity
     ) -> None:
-        """Take an embedder for texts, or none for vectors that callers send."""
+        """Take an embedder for texts, or None for vectors that callers send."""
         self._embedder = embedder
         self._long_text = long_text
         self.identity = identity
@@ -119,7 +119,7 @@ class SemanticJudge(Judge):
     async def judge(self, groups: Sequence[Group], caller: Caller = ANONYMOUS) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.
 
-        Cancelling it drops what has not begun: batches of texts, slices of groups.
+        Cancelling it drops batches of texts and slices of groups that have not begun.
         """
         size = size_of(groups)
         numbers = await run_by_size(size, _number_texts, groups)
@@ -140,7 +140,7 @@ class SemanticJudge(Judge):
 def caller_identity(min_score: float) -> JudgeIdentity:
     """Return the identity of the judge of vectors that callers send.
 
-    Of vectors that are made elsewhere nothing is known here, and nothing is claimed.
+    How the vectors are made is not known here, so the identity says nothing about it.
     """
     return JudgeIdentity.build("semantic", "", min_score, [("model", CALLER)], version=1)
 
@@ -158,7 +158,7 @@ class _Texts:
         self._faults = embedded.faults
         self._numbers = numbers
         self._offsets = np.asarray(embedded.row_offsets, np.int64)
-        # A text without any vector borrows another's row.
+        # A text without a vector gets another's row; its verdicts are missing.
         blank = np.zeros((1, embedded.vectors.shape[1]), np.float32)
         self._vectors = embedded.vectors if len(embedded.vectors) else blank
 
@@ -177,9 +177,9 @@ class _Texts:
         scores = cosine_matrix(self._side(retrieved), self._side(expected)).ravel()
         flags = (self._flags[retrieved][:, None] | self._flags[expected]).ravel()
         cells = np.arange(len(scores)).reshape(len(retrieved), len(expected))
-        # What is said of a retrieved text counts before what is said of an expected one.
-        told = (("expected", expected, cells.T), ("retrieved", retrieved, cells))
-        for side, ids, rows in told if self._faults else ():
+        # The fault of a retrieved text replaces that of an expected one.
+        axes = (("expected", expected, cells.T), ("retrieved", retrieved, cells))
+        for side, ids, rows in axes if self._faults else ():
             for row, number in zip(rows, ids.tolist(), strict=True):
                 if number in self._faults:
                     reason, message = self._faults[number]
@@ -228,7 +228,7 @@ def _identify(card: ModelCard, long_text: str, min_score: float) -> JudgeIdentit
 
 
 def _number_texts(groups: Sequence[Group]) -> dict[str, int]:
-    """Return the distinct texts that need a vector, numbered as they come."""
+    """Return the distinct texts that need a vector, numbered in order of appearance."""
     numbers: dict[str, int] = {}
     for group in groups:
         if group.embeddings is None and group.n_contexts:
@@ -238,7 +238,7 @@ def _number_texts(groups: Sequence[Group]) -> dict[str, int]:
 
 
 def _slices(groups: Sequence[Group], dimensions: int) -> Iterator[Sequence[Group]]:
-    """Yield neighbouring groups that together cost about a slice, or one larger group."""
+    """Yield runs of groups that together cost about a slice, or one larger group."""
     start, cost = 0, 0
     for end, group in enumerate(groups, 1):
         width = dimensions if group.embeddings is None else group.embeddings.expected.shape[1]
@@ -251,7 +251,7 @@ def _slices(groups: Sequence[Group], dimensions: int) -> Iterator[Sequence[Group
 def _without_gaps(
     scores: FloatArray, flags: ByteArray | None, missing: dict[int, Missing]
 ) -> ScoreColumns:
-    """Return scores with 0 where one is missing; so is one that is not finite."""
+    """Return scores as columns, 0 where one is missing or not finite."""
     for cell in np.flatnonzero(~np.isfinite(scores)).tolist():
         missing.setdefault(cell, _missing(EMBEDDING_FAILED, "the cosine is not finite"))
     return with_missing(scores, missing, flags)
@@ -264,7 +264,7 @@ def _missing(reason: str, message: str) -> Missing:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Vectors of one side; text i owns the rows from `starts[i]`, without `starts` row i."""
+    """Vectors of one side; text i owns the rows from `starts[i]`, or row i without `starts`."""
 
     vectors: Float32Array
     starts: IntArray | None = None
@@ -275,8 +275,8 @@ def cosine_matrix(rows: Side, columns: Side) -> FloatArray:
 
     A negative cosine is 0, and so is that of a zero vector. A vector that is not finite gives NaN.
 
-    Products are taken in double precision: that costs a fraction of the embedding, and a vector's
-    cosine with itself is then 1 to within 1e-15, not 1e-7.
+    Products use double precision: they cost a fraction of the embedding, and a vector's cosine with
+    itself is 1 to within 1e-15 instead of 1e-7.
     """
     right = unit_rows(columns.vectors).T
     step = max(1, BLOCK_CELLS // max(1, right.shape[1]))
@@ -289,7 +289,7 @@ def cosine_matrix(rows: Side, columns: Side) -> FloatArray:
     scores: FloatArray = np.concatenate(blocks)
     if rows.starts is not None:
         scores = np.maximum.reduceat(scores, rows.starts, axis=0)
-    # Only rounding is clamped: comparisons with NaN are false, so that NaN stays NaN.
+    # Clamps negative cosines and rounding; comparisons with NaN are false, so NaN stays NaN.
     scores[scores <= 0] = 0.0
     scores[scores > 1 - _ROUNDING] = 1.0
     return scores

@@ -1,7 +1,7 @@
-"""What the model is told of an item: numbers drawn from the query, all alternatives and the answer.
+"""Features of an item for the model, computed from the query, the alternatives and the answer.
 
-Features of alternatives are taken together in ways that do not hang on their order: the largest,
-the mean, or those of the alternative that fits best.
+Features of alternatives are combined in ways that do not depend on their order: the largest, the
+smallest, the mean, or those of the alternative that fits best.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Iterable, Sequence
 from judged_server.judges.equivalence.words import Text, Word, read_text
 
 VERSION = 1
-"""Enters the signature; a model is for the features of one version."""
+"""Part of the signature; a model is for the features of one version."""
 
 _NOWHERE = 60
-"""Stands for the place of words that are not there, and for all places beyond it."""
+"""The place of words that are absent; places beyond it are reduced to it."""
 _ALIKE = 0.5
-"""Words that share less than this of their letter pairs (Dice) are not alike at all."""
+"""Words that share less than this of their letter pairs (Dice) count as not alike."""
 _SHORTEST_ALIKE = 3
 _STEPS = 4096
-"""Likenesses and means are multiples of one part in so many: their sums are exact in any order."""
+"""Likenesses and means are multiples of 1 / _STEPS, so that sums are exact in any order."""
 _SHORTEST_RUN = 4
 
 _REFUSAL = re.compile(
@@ -61,7 +61,7 @@ _MEAN = ("recall", "contained", "words")
 
 
 class _Answer:
-    """An answer beside its query: what of it the query does not have."""
+    """An answer compared with its query: the words that the query lacks."""
 
     def __init__(self, query: Text, answer: Text) -> None:
         self.text, self.words = answer, answer.words
@@ -74,11 +74,11 @@ class _Answer:
         first = (self.words[place] for place in self.places.values())
         self.n_novel = sum(not word.stop and word.stem not in self.asked for word in first)
         self.numbers = [word.number for word in self.new if word.number is not None]
-        telling = (word for word in self.words if not word.stop)
-        self.letters = {word.letters for word in telling if word.length >= _SHORTEST_ALIKE}
+        content = (word for word in self.words if not word.stop)
+        self.letters = {word.letters for word in content if word.length >= _SHORTEST_ALIKE}
 
     def features(self) -> dict[str, float]:
-        """Return what the words of answer and query say without any alternative."""
+        """Return the features of the answer and the query that need no alternative."""
         words, new = self.words, self.new
         n_content = sum(not word.stop for word in words)
         n_echoed = sum(not word.stop and word.stem in self.asked for word in words)
@@ -102,7 +102,7 @@ class _Answer:
 
 
 class _Pair:
-    """An alternative beside an answer; `fresh` are its content words that the query lacks."""
+    """An alternative compared with an answer; `fresh` are content words that the query lacks."""
 
     def __init__(self, alternative: Text, answer: _Answer) -> None:
         self.text, self.answer = alternative, answer
@@ -125,7 +125,7 @@ class _Pair:
             - 0.5 * c["year_conflict"]
             - 0.02 * c["begins"] / _NOWHERE
         )
-        # Of equals the longer one, then by what else tells them apart: never by their order.
+        # Ties are broken by length, then by other features, never by the order of alternatives.
         self.order = (fit, len(self.words), c["soft_recall"], c["distance"], c["missed"])
 
     def _hits(self, words: Iterable[Word]) -> int:
@@ -155,7 +155,7 @@ class _Pair:
         }
 
     def _likeness(self, word: Word) -> float:
-        """Return the Dice of a word that the answer lacks with the likest there; of numbers 0."""
+        """Return the largest Dice of a word with any word of the answer; 0 for a number."""
         if word.number is not None:
             return 0.0
         bits, n = word.letters, word.letters.bit_count()
@@ -168,8 +168,8 @@ class _Pair:
         found = self.answer.places
         hits = [place for place, word in self.content if word.stem in found]
         content = [place for place, _ in self.content]
-        telling = self.fresh or [word for _, word in self.content]
-        wheres = [min(found[word.stem], _NOWHERE) for word in telling if word.stem in found]
+        wanted = self.fresh or [word for _, word in self.content]
+        wheres = [min(found[word.stem], _NOWHERE) for word in wanted if word.stem in found]
         begins = min(wheres, default=_NOWHERE)
         of_hits = (found[word.stem] for _, word in self.content if word.stem in found)
         reaches = min(max(of_hits, default=0), _NOWHERE)
@@ -190,8 +190,8 @@ class _Pair:
         n_hit, n_month_hit = self._hits(numbers), self._hits(months)
         unmet = bool(numbers) and not n_hit
         mine = [word.number for _, word in self.words if word.number is not None]
-        # How far the closest number of the answer is from one of the alternative, as a share of
-        # the larger one; 1 where a side has none.
+        # The distance of the closest pair of numbers, as a share of the larger one; 1 if a side
+        # has none.
         distances = (abs(a - b) / max(a, b, 1e-12) for a in mine for b in answer.numbers)
         return {
             "num": min(len(numbers), 4),
@@ -211,7 +211,7 @@ class _Pair:
         }
 
     def _whole(self) -> dict[str, float]:
-        """Return whether one text is in the other, as words, letters or initials."""
+        """Return whether one text contains the other, as words, letters or initials."""
         mine, theirs = self.text, self.answer.text
         contained = bool(mine.joined) and mine.joined in theirs.joined
         reverse = bool(theirs.joined) and theirs.joined in mine.joined
@@ -226,9 +226,9 @@ class _Pair:
         }
 
     def features(self) -> dict[str, float]:
-        """Return where the words of the alternative stand in the answer, and what beside them.
+        """Return features of matched words' positions in the answer, and of the words beside them.
 
-        "Luke Skywalker" has half of "Anakin Skywalker", with another name where the other half was.
+        "Luke Skywalker" matches half of "Anakin Skywalker", with another name in place of the rest.
         """
         answer, c = self.answer, self.columns
         wanted = {word.stem for _, word in self.content}
@@ -244,7 +244,7 @@ class _Pair:
         n_beside = min(len(beside), 6)
         n_capital = min(sum(word.capital for word in beside), 6)
         n_other = sum(w.number is not None and w.stem not in wanted for w in answer.new)
-        # How many of the matched words stand in one row at most.
+        # The longest run of matched words.
         longest = run = 0
         for is_matched in matched:
             run = run + 1 if is_matched else 0
@@ -264,7 +264,7 @@ class _Pair:
 
 
 def _share(part: float, whole: float, otherwise: float = 0.0) -> float:
-    """Return part / whole, and `otherwise` where the whole is 0."""
+    """Return part / whole, or `otherwise` if the whole is 0."""
     return part / whole if whole > 0 else otherwise
 
 
@@ -293,7 +293,7 @@ def features(query: str, answer: str, alternatives: Sequence[str]) -> dict[str, 
 
 
 def _surface(query: str, answer: str) -> dict[str, float]:
-    """Return what the query asks for, and how the answer is put."""
+    """Return features of what the query asks for, and of the form of the answer."""
     asks = _QUESTION.search(query.lower())
     kind = _NO_KIND if asks is None else _KINDS[asks[1]]
     lowered = answer.lower()

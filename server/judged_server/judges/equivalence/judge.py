@@ -1,12 +1,11 @@
 """The judge `answer_equivalence`: whether an answer says the same as one of the expected ones.
 
-The expected texts of a group are alternatives. The judge sees all of them at once and gives a
-retrieved text, the answer, one score, which all contexts of the answer have.
+The expected texts of a group are alternatives, and a retrieved text is the answer. The judge
+compares the answer with all alternatives at once; all contexts of the answer get the same score.
 
-The model is a logistic one and boosted trees over the same features, their logits averaged: plain
-arrays in one file, made by `python -m benchmarks.equivalence.train`. Whatever a sum
-runs over, it runs in the same order, or over whole numbers: the score of an item is the same to the
-last bit whichever items stand beside it.
+The model averages the logits of a logistic regression and of boosted trees over the same features.
+Its arrays are in one file, made by `python -m benchmarks.equivalence.train`. Sums run in a fixed
+order, or over integers, so that an item's score is the same to the last bit in every batch.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from judged_server.judges.equivalence.words import MAX_CHARACTERS, MAX_WORDS, co
 from judged_server.statistics.calibration.reliability import Platt, sigmoid
 
 LEAF_UNIT = 2.0**-40
-"""Leaves are whole numbers of this unit of logits."""
+"""Leaves are integers in this unit of logits."""
 
 _CLIP = 5.0
 
@@ -61,10 +60,10 @@ class Model:
     """The arrays of the model.
 
     `names` (str[f]) are the features in order. The logistic model clips `(x - center) / scale`
-    (float64[f]) to five on either side. Of the trees, `split` (int64[t, 7]) says which feature each
-    node looks at, `threshold` (float64[t, 7]) up to where a value goes left, and `leaf` (int64[t,
-    8]) what is added, in LEAF_UNIT. Node 0 is the root, nodes 2i + 1 and 2i + 2 follow node i.
-    `calibration` is (slope, intercept) from logits to calibrated logits.
+    (float64[f]) to [-5, 5]. In the trees, `split` (int64[t, 7]) is the feature that each node
+    tests, `threshold` (float64[t, 7]) the largest value that goes left, and `leaf` (int64[t, 8])
+    the value added, in LEAF_UNIT. Node 0 is the root; nodes 2i + 1 and 2i + 2 are children of
+    node i. `calibration` is (slope, intercept) from logits to calibrated logits.
     """
 
     names: NDArray[np.str_]
@@ -90,7 +89,7 @@ class Model:
         return np.asarray(both / 2, np.float64)
 
     def _trees(self, columns: Float32Array) -> FloatArray:
-        """Return what the trees say of features float32[f, n]."""
+        """Return the logits of the trees for features float32[f, n]."""
         right = columns[self.split.T] > self.threshold.T[:, :, None]  # node, tree, item
         node = np.where(right[0], right[2], right[1])
         low = np.where(node, right[4], right[3])
@@ -107,7 +106,7 @@ class Model:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Model:
-        """Return the model of a file. Raises ValueError or KeyError for one that is none."""
+        """Return the model in a file. Raises ValueError or KeyError if it is not a model."""
         with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
             return cls(**{field.name: arrays[field.name] for field in fields(cls)})
 
@@ -122,8 +121,8 @@ def shipped() -> tuple[Model, str]:
 VERSION = 2
 MIN_SCORE = 0.5
 CONTRADICTED = -2.0
-"""The highest logit, a score of .12, of an answer that turns around what was expected: such answers
-are too rare among the labelled ones for the model to learn it."""
+"""The highest logit, a score of .12, of an answer that contradicts an expected text: such answers
+are too rare in the training data for the model to learn it."""
 
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -139,18 +138,18 @@ _FOREIGN = (
 
 @dataclass(frozen=True)
 class EquivalenceJudge(PureJudge):
-    """Scores how likely an answer is right, given all that would be."""
+    """Scores how likely an answer is right, given all alternatives."""
 
     identity: JudgeIdentity
     model: Model
 
-    slice_cost = SLICE_COST // 16  # it takes as many times longer than token_overlap
+    slice_cost = SLICE_COST // 16  # it is 16 times as slow as token_overlap
 
     def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return a score and a probability for each context, equal for all of an answer.
 
-        Answers, or queries, that the judge was not made for are ABSTAINED, and so are items none of
-        whose alternatives it was made for; empty answers are NOT_ASSESSABLE.
+        An item is ABSTAINED if its answer, its query or all its alternatives are too long or not
+        English. It is NOT_ASSESSABLE if the answer or all expected texts are empty.
         """
         items = items_of(groups)
         judged = [place for place, item in enumerate(items) if item.fault is None]
@@ -170,7 +169,7 @@ class EquivalenceJudge(PureJudge):
 class JudgedAnswer:
     """An answer, with the query and the alternatives of its group.
 
-    `fault` says why it can't be judged; `in_part` that a good part of a text is not read.
+    `fault` says why it can't be judged; `in_part` is true if much of a text is not read.
     """
 
     query: str
@@ -186,7 +185,7 @@ def items_of(groups: Sequence[Group]) -> list[JudgedAnswer]:
     misfit, in_part = cache(_misfit), cache(_read_in_part)
     items = []
     for group in groups:
-        # In one order, so that theirs does not matter where two fit equally well.
+        # Sorted, so that the order sent does not matter if two fit equally well.
         texts = sorted({text for text in group.expected if text.strip()})
         alternatives = [text for text in texts if not misfit(text)]
         fault = None
@@ -210,7 +209,7 @@ def items_of(groups: Sequence[Group]) -> list[JudgedAnswer]:
 
 
 def features_of(items: Sequence[JudgedAnswer]) -> dict[str, FloatArray]:
-    """Return the features of items, each of which can be judged, by name: float64[n] each."""
+    """Return the features of items that can be judged, by name: float64[n] each."""
     rows = [features(item.query, item.answer, item.alternatives) for item in items]
     return {name: np.array([row[name] for row in rows], np.float64) for name in rows[0]}
 
@@ -226,7 +225,7 @@ def _not_assessable(reason: str, message: str) -> Missing:
 def _columns(
     items: Sequence[JudgedAnswer], scores: FloatArray, probabilities: FloatArray
 ) -> ScoreColumns:
-    """Return what is known of items as columns of contexts."""
+    """Return the results of items as columns of contexts."""
     sizes = [item.n_contexts for item in items]
     flags = [Flag.UNKNOWN_TOKENS * (item.in_part and item.fault is None) for item in items]
     of_contexts = [item.fault for item in items for _ in range(item.n_contexts)]
@@ -248,12 +247,12 @@ def _misfit(text: str) -> str:
 
 
 def _read_in_part(text: str) -> bool:
-    """Tell whether a good part of a text is pictures, or letters that are not Latin."""
+    """Return whether more than UNREAD_SHARE of a text is pictures or non-Latin letters."""
     return not text.isascii() and unread_share(_LATIN.sub("a", plain_form(text))) > UNREAD_SHARE
 
 
 def shipped_calibration(kind: str, scoring_key: str) -> Platt | None:
-    """Return the calibration that comes with a judge, None for others than this one."""
+    """Return the calibration that is shipped with this judge; None for any other judge."""
     if kind != EquivalenceKind.kind:
         return None
     judge = EquivalenceKind().build(JudgeSpec(kind))
@@ -277,7 +276,7 @@ class EquivalenceKind(JudgeKind):
     )
 
     def build(self, spec: JudgeSpec) -> EquivalenceJudge:
-        """Return the judge of a spec. Raises ValueError for a model of other features."""
+        """Return the judge for a spec. Raises ValueError if the model is for other features."""
         model, sha256 = shipped()
         if model.version.tolist() != [FEATURES]:
             raise ValueError("model.npz is for other features: run benchmarks.equivalence.train")

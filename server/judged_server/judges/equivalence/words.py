@@ -1,4 +1,4 @@
-"""The words of texts, and what each is: words are looked at once, and so are texts."""
+"""Reads texts into words with their properties, and finds contradictions; results are cached."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from judged_server.judges.lexical import STOPWORDS
 from judged_server.metrics.text.formulas import stem
 
 MAX_WORDS = 200
-"""Texts with more words, as white space parts them, are not what the model was trained on."""
+"""The model was not trained on texts with more words, separated by white space."""
 
 MAX_CHARACTERS = 4096
-"""Texts with more characters are not either, however few words they have."""
+"""Nor was it trained on texts with more characters, however few words they have."""
 
 _REMEMBERED = 1 << 16
 _DIGIT = re.compile(r"[0-9]")
@@ -69,7 +69,7 @@ _REFUSALS = (
     "sorry apologize apologies apologise ai no not cannot unable unknown unclear unsure uncertain"
 )
 _REFUSING = frozenset(_REFUSALS.split())
-"""Without one of these words a text refuses nothing."""
+"""A text without any of these words is not a refusal."""
 _NEGATED = re.compile(r"n't\b")
 _EMPTY = "would could may might must shall also us many much mr mrs ms st called known"
 _MORE_STOPWORDS = frozenset(_EMPTY.split())
@@ -81,11 +81,11 @@ _LONGEST_NAME = 12
 
 
 class Word(NamedTuple):
-    """What a word is, whatever text it stands in.
+    """The properties of a word, independent of its text.
 
-    `stem` stands for all its forms; numbers, however written, share a form that begins with #.
-    `refusing` words may be part of a refusal. `number` is None where it is none, `month` 0.
-    `letters` has a bit for each pair of neighbouring letters, its number modulo 64.
+    `stem` is common to all its forms; that of a number, however it is written, begins with #.
+    `refusing` words may be part of a refusal. `number` is None if it is no number, `month` 0 if it
+    is no month. `letters` has a bit for each pair of adjacent letters, hashed modulo 64.
     """
 
     stem: str
@@ -106,7 +106,7 @@ class Word(NamedTuple):
 
 @lru_cache(maxsize=_REMEMBERED)
 def read_word(written: str) -> Word:
-    """Return what a word is; differences of case count for `capital` alone."""
+    """Return the properties of a word; its case changes `capital` only."""
     lowered = written.lower()
     number = _number(lowered)
     month = _MONTHS.get(lowered, 0)
@@ -152,7 +152,7 @@ def _number(word: str) -> float | None:
 
 
 def fold(text: str) -> str:
-    """Return the text without accents, with plain apostrophes, commas taken out of numbers."""
+    """Return the text without accents, apostrophes, commas in numbers, or dots in initials."""
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text)
         text = "".join(c for c in text if not unicodedata.combining(c)).replace(_CURLY, "'")
@@ -168,10 +168,10 @@ def fold(text: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as they are written, but for what `fold` takes away.
+    """Return the words of a text as they are written, after `fold`.
 
-    Marks of footnotes are often glued to words: "in126" is read as two words, and "19711" as the
-    year too.
+    Footnote marks are often glued to words: "in126" is read as two words, and "19711" also as the
+    year 1971.
     """
     words = _WORD.findall(fold(text))
     if _DIGIT.search(text) is None:
@@ -190,12 +190,12 @@ def _unglue(word: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What is read of a text: its words, and forms in which texts are looked for in each other.
+    """The words of a text, and forms of it in which one text is searched for in another.
 
-    `distinct` has the words but for articles with their places, each stem once, and `content` those
-    that are no stop words, but all of a text that has no others ("The Who", "It"). `joined` has the
-    stems but for articles between single spaces, "" without any; `squeezed` its letters and digits
-    alone. `initials` are those of its words, "" where it is no name of a few.
+    `distinct` has the first word of each stem with its place, without articles. `content` has those
+    that are not stop words, or all if there are only stop words ("The Who", "It"). `joined` has the
+    stems between single spaces, without articles, or is "". `squeezed` has only the letters and
+    digits. `initials` are those of its words, or "" if it is not a short name.
     """
 
     written: str
@@ -209,7 +209,7 @@ class Text:
 
 @lru_cache(maxsize=1 << 12)
 def read_text(text: str) -> Text:
-    """Return what is read of a text."""
+    """Return the words and forms of a text."""
     words = tuple(map(read_word, words_of(text)))
     first: dict[str, tuple[int, Word]] = {}
     for place, word in enumerate(words):
@@ -267,12 +267,12 @@ _NUMERO = re.compile(r"\bno\.?\s?(?=\d)")
 _THROUGH = re.compile(r"[\s-]*(?:to|and|or)?[\s-]*")
 _DASHES = str.maketrans(dict.fromkeys("\u2212\u2012\u2013\ufe63\uff0d", "-"))
 _NEAR = 2
-"""A negation denies the words that follow it within so many."""
+"""A negation denies words at most this many places after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number as its digits say, and with its sign, scale and unit; `parts` are of a fraction."""
+    """A number: its `value` in digits, its `amount` with sign and scale, a fraction's `parts`."""
 
     value: float
     amount: float
@@ -280,17 +280,17 @@ class _Number:
     parts: tuple[float, float] | None
 
     def agrees(self, other: _Number) -> bool:
-        """Say whether both may be one amount: a unit may be left out."""
+        """Return whether both may be the same amount; either may lack its unit."""
         units = {self.unit, other.unit} - {""}
         return self.amount == other.amount and len(units) <= 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What is read of one text.
+    """A text as `contradicts` compares it.
 
-    `telling` are its words but for stop words. By pair of opposites `sides` has the side that the
-    text has alone, and the telling word behind it.
+    `telling` are its words without stop words. `sides` has, for each pair of opposites of which the
+    text has one side only, that side and the next word that is not a stop word.
     """
 
     tokens: tuple[str, ...]
@@ -313,7 +313,7 @@ def _read_numbers(lowered: str) -> tuple[_Number, ...]:
     numbers: list[_Number] = []
     unit, scale = "", 1.0
     behind = len(lowered)
-    # From the end, so that of "5 to 10 million" both are millions.
+    # From the end, so that both numbers of "5 to 10 million" are millions.
     for found in reversed(list(_NUMBER.finditer(lowered))):
         value, below = float(found["number"]), float(found["below"] or 1)
         parts = (value, below) if found["below"] else None
@@ -350,10 +350,10 @@ def _read_sides(tokens: Sequence[str]) -> dict[int, tuple[int, str]]:
 
 
 def contradicts(expected: str, answer: str) -> bool:
-    """Say whether an answer has words of an expected text and turns what they say around.
+    """Return whether an answer has words of an expected text but reverses their meaning.
 
-    By a sign, a unit, a scale, am for pm, a word of opposite direction or a negation, on one side
-    alone. What it does not understand contradicts nothing.
+    It does so by a different sign, unit or scale, am for pm, a word of opposite direction, or a
+    negation on one side only. What is not understood is no contradiction.
     """
     one, other = _read(expected), _read(answer)
     return (
@@ -364,7 +364,7 @@ def contradicts(expected: str, answer: str) -> bool:
 
 
 def contradicted(alternatives: Sequence[str], answer: str) -> bool:
-    """Say whether an answer turns an alternative around, and no other speaks for it."""
+    """Return whether an answer contradicts an alternative and shares no word with the others."""
     turned = [contradicts(text, answer) for text in alternatives]
     if not any(turned):
         return False
@@ -396,12 +396,12 @@ def _directions_deny(one: _Text, other: _Text) -> bool:
 
 
 def _rest(text: _Text, pair: int) -> set[str]:
-    """Return the telling words of a text but for those of a pair of opposites."""
+    """Return the telling words of a text without those of a pair of opposites."""
     return {word for word in text.telling if _OPPOSITES.get(word, (-1, 0))[0] != pair}
 
 
 def _denied(one: _Text, other: _Text) -> bool:
-    """Say whether one side alone denies the words that both have."""
+    """Return whether only one side negates the words that both have."""
     if NEGATIONS.isdisjoint(one.tokens) == NEGATIONS.isdisjoint(other.tokens):
         return False
     denying, plain = (other, one) if NEGATIONS.isdisjoint(one.tokens) else (one, other)

@@ -1,6 +1,6 @@
 """The judge `answers`: a language model scores an answer by a rubric.
 
-Below it, what a rubric shows of an answer: its texts by the names that rubrics use.
+It also selects the texts of an item that a rubric shows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ VERSION = 1
 class AnswersKind:
     """Builds scorers over the language models of this server, None if it has none.
 
-    `rubrics` are those that read answers, by id, and those that do not.
+    `rubrics` has all rubrics by id, including those that do not read answers.
     """
 
     kind = KIND
@@ -92,16 +92,16 @@ class AnswersKind:
         parameters: Mapping[str, ParameterScalar],
         weights: Mapping[str, float],
     ) -> AnswerScorer:
-        """Return the scorer of a rubric, every parameter of which is settled.
+        """Return the scorer of a rubric; all parameters are set.
 
-        Raises ModelNotConfigured when there is no such model here.
+        Raises ModelNotConfigured if the model is unknown here.
         """
         asked = asked_rubric(self._models, rubric, parameters)
         return AnswerScorer(asked, min_score, weights, int(parameters["max_context_tokens"]))
 
 
 class AnswerScorer:
-    """Scores items by one rubric: what is asked, of whom and how often, is in `asked`."""
+    """Scores items by one rubric; `asked` has the rubric, the model and the sampling."""
 
     def __init__(
         self,
@@ -119,26 +119,26 @@ class AnswerScorer:
         if "contexts" in rubric.fields:
             parts.append(("max_context_tokens", str(max_context_tokens)))
         if rubric.dimensions:
-            # Divided by their sum: weights that say the same have one key.
+            # Normalized by their sum, so that equal proportions have the same key.
             shares = assessable(rubric, weights, has_contexts=True)
             printed = ",".join(f"{name}={share:.12g}" for name, share in shares.items())
             parts.append(("weights", printed))
         self.identity = JudgeIdentity.build(KIND, "", min_score, parts, VERSION, asked.key_parts())
 
     def calibrate(self, calibrator: Calibrator, field: str) -> None:
-        """Make probabilities of the scores. Raises InvalidField for what is of another judge."""
+        """Add probabilities to scores. Raises InvalidField for a calibration of another judge."""
         check_fits(calibrator, self.identity, field)
         self._calibrator = calibrator
         self.identity = self.identity.calibrated(calibrator)
 
     def texts_of(self, item: AnswerItem) -> tuple[FieldValue, ...]:
-        """Return all of the item that can change its score: what the rubric shows of it, whole."""
+        """Return the texts that can change the item's score: all that the rubric shows, uncut."""
         return tuple(value_of(name, item) for name in self.asked.rubric.fields)
 
     def planned_calls(self, item: AnswerItem) -> Iterator[PlannedCall]:
-        """Yield all that `score` may ask of the item.
+        """Yield all model calls that `score` may make for the item.
 
-        How many claims a text makes is not known before it is read: as many as may be listed.
+        The number of claims is not known before the text is read: the most allowed is assumed.
         """
         asked = self.asked
         rendered = self._rendered(item)
@@ -154,9 +154,9 @@ class AnswerScorer:
             yield PlannedCall(asked.model, question, times, settled=times == 1)
 
     async def score(self, item: AnswerItem, asking: Asking) -> AnswerScore:
-        """Return the score of the item, whatever comes of it, in time for the caller.
+        """Return the item's score, or why it is missing, by the caller's deadline.
 
-        Cancelling it closes the calls under way.
+        Cancelling it closes the calls in flight.
         """
         rendered = self._rendered(item)
         if isinstance(rendered, VerdictFault):
@@ -197,7 +197,7 @@ class AnswerScorer:
     def missing(
         self, item: AnswerItem, why: VerdictFault | None, status: Status = Status.ERROR
     ) -> AnswerScore:
-        """Return what an item has in place of a score."""
+        """Return the answer score of an item without a score, with the reason."""
         return AnswerScore(
             item.item_id,
             self.asked.rubric.id,
@@ -239,14 +239,14 @@ class AnswerScorer:
 
 
 BYTES_A_TOKEN = 4
-"""A usual English token, by which the budget of contexts is estimated."""
+"""Bytes in a typical English token, used to estimate the budget of contexts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedText:
-    """The texts of one item by the names in `rubric.fields`, and what people should know of them.
+    """The texts of one item by the names in `rubric.fields`, and warnings for the user.
 
-    `has_contexts` is False when the item brings none, or none that holds a text.
+    `has_contexts` is False if the item has no contexts, or only blank ones.
     """
 
     fields: Mapping[str, FieldValue]
@@ -255,11 +255,11 @@ class RenderedText:
 
 
 def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedText | VerdictFault:
-    """Return the texts to show, the contexts within the budget; or what is missing to be asked.
+    """Return the texts to show, with contexts cut to the budget; or the fault if one is missing.
 
-    A text of white space only counts as none, and an answer of punctuation only: many models pass
-    ":" as right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
-    dimensions does without contexts, if it has one that needs none.
+    Blank texts count as missing, and so does an answer of punctuation only: many models pass ":" as
+    right (Zhao et al., One Token to Fool LLM-as-a-Judge, arXiv:2507.08794). A rubric with
+    dimensions does not require contexts here.
     """
     fields = {name: value_of(name, item) for name in rubric.fields}
     if "answer" in fields and not any(map(_says_something, item.answer)):
@@ -303,14 +303,14 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
 
 
 def _says_something(character: str) -> bool:
-    """Say whether a character may be an answer: a letter, a digit, a sign like an emoji or ∞."""
+    """Return whether a character may be an answer: a letter, digit, or symbol such as ∞."""
     if character.isalnum():
         return True
     return not character.isascii() and unicodedata.category(character)[0] in "LMNS"
 
 
 def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:
-    """Return the texts themselves when they fit; else as many as do, the last cut where it must be.
+    """Return the texts themselves if they fit; else as many as do, the last one cut if needed.
 
     Bytes are those of UTF-8; no character is cut in two, and no text is cut to nothing.
     """
@@ -334,7 +334,7 @@ _CALLED = {
 
 
 def value_of(name: str, item: AnswerItem) -> FieldValue:
-    """Return what an item has under a name that rubrics use."""
+    """Return the value of an item's field by the name that rubrics use."""
     if name == "reference":
         return item.references[0] if item.references else ""
     if name == "confidence":

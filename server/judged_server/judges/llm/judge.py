@@ -1,7 +1,4 @@
-"""The judge `llm`: a language model reads each context by a rubric, and its samples vote.
-
-Below it, the contexts that are asked, their votes, and the columns these make.
-"""
+"""The judge `llm`: a language model judges each context by a rubric, and its samples vote."""
 
 from __future__ import annotations
 
@@ -43,10 +40,10 @@ from judged_server.scheduling.concurrency import choose_class, fan_out, run_by_s
 VERSION = 1
 RUBRIC = "retrieval_match"
 VOTES_ABOVE_ZERO = 3
-"""Samples of a temperature above 0, where one alone may be chance."""
+"""The default number of samples at a temperature above 0, where a single one is random."""
 
 MAX_IN_WORK = 256
-"""Samples of one call that wait for the model at once; the model has limits of its own."""
+"""The most samples of one call that wait for the model at once; the model has its own limits."""
 
 NO_CONFIGURATION = (
     "name a provider and a model in a file and start the server with --llm-config FILE; "
@@ -59,7 +56,7 @@ TEMPERATURE = Parameter("temperature", 0.0, "Chance in the model's choice of wor
 
 
 def samples_of(what: str) -> Parameter:
-    """Return the parameter of how many samples vote on each of what is judged."""
+    """Return the parameter for the number of samples that vote on each `what`."""
     description = f"Votes on each {what}; 0 stands for 1 at temperature 0 and for 3 above."
     return Parameter("samples", 0, description, 0, MAX_SAMPLES)
 
@@ -98,13 +95,13 @@ class LlmKind(JudgeKind):
     def build(self, spec: JudgeSpec) -> LlmJudge:
         """Return the judge.
 
-        Raises ModelNotConfigured when there is no such model here. A model whose key is missing
-        is refused when it would be asked: its kept replies can still be had.
+        Raises ModelNotConfigured if the model is unknown here. A missing key is refused only when
+        the model would be asked: its cached replies need no key.
         """
         given = spec.parameters
         rubric = self._rubrics[str(given["rubric"]).partition("@")[0]]
         min_score = rubric.min_score if spec.min_score is None else spec.min_score
-        # Where a reply is a score, the threshold says what is a yes.
+        # If replies are scores, the threshold decides which of them are a yes.
         rubric = replace(rubric, min_score=min_score)
         asked = asked_rubric(self._models, rubric, given)
         return LlmJudge(self._model_caller, asked, min_score)
@@ -113,9 +110,9 @@ class LlmKind(JudgeKind):
 def asked_rubric(
     models: ChatModels | None, rubric: Rubric, given: Mapping[str, ParameterScalar]
 ) -> AskedRubric:
-    """Return how a rubric is asked by the parameters of a request, all of which are settled.
+    """Return a rubric with its model and sampling, from a request's parameters, all of them set.
 
-    Raises ModelNotConfigured when there is no such model here.
+    Raises ModelNotConfigured if the model is unknown here.
     """
     name, temperature = str(given["model"]), float(given["temperature"])
     if models is None:
@@ -141,21 +138,21 @@ class LlmJudge(Judge):
         self.unavailable = "" if fault is None else fault.message
 
     def check_api_keys(self, cache: CacheMode) -> None:
-        """Raise ModelNotConfigured when a model may have to be asked and its key is missing."""
+        """Raise ModelNotConfigured if a model may have to be asked and its key is missing."""
         check_api_keys(self._asked.model, cache)
 
     def planned_calls(self, groups: Sequence[Group]) -> Iterator[PlannedCall]:
-        """Yield all that `judge` would ask of the groups."""
+        """Yield all model calls that `judge` would make for the groups."""
         contexts, _ = number_contexts(groups, with_expected=self.needs_expected)
         for fields in map(fields_of, contexts):
             for number in range(self._asked.samples):
                 yield PlannedCall(self._asked.model, self._asked.question(fields, number))
 
     async def judge(self, groups: Sequence[Group], caller: Caller) -> ScoreColumns:
-        """Return the vote on each context, with what asking took; each distinct one is asked once.
+        """Return the vote on each context, with the usage; each distinct context is asked once.
 
-        A call to the model gets no longer than the caller waits, so that what came in time is
-        answered and the rest has the fault TIMEOUT. Cancelling it closes the calls under way.
+        Calls to the model end by the caller's deadline: contexts without a reply by then get the
+        fault TIMEOUT. Cancelling it closes the calls in flight.
         """
         self.check_api_keys(caller.cache)
         size = size_of(groups)
@@ -197,9 +194,9 @@ def fields_of(context: Context) -> dict[str, FieldValue]:
 def number_contexts(
     groups: Sequence[Group], *, with_expected: bool = True
 ) -> tuple[list[Context], IntArray]:
-    """Return the distinct contexts as they come, and for each context of the groups its number.
+    """Return the distinct contexts in order, and the number of each context of the groups.
 
-    Without `with_expected`, for rubrics that don't show it, the expected text tells none apart, and
+    Without `with_expected`, for rubrics that don't show the expected text, that text is ignored and
     is empty.
     """
     numbers: dict[Context, int] = {}
@@ -221,9 +218,9 @@ def to_columns(
     nothing: Usage,
     wants_details: bool,
 ) -> ScoreColumns:
-    """Return the votes as columns; `places` says whose vote each context gets.
+    """Return the votes as columns; `places` is the index of each context's vote.
 
-    `nothing` is the usage of no call at all.
+    `nothing` is the usage if there is no call.
     """
     numbers = places.tolist()
     flags = [
@@ -256,7 +253,7 @@ def to_columns(
 
 
 def detail(vote: SampleResult, session: Session) -> VerdictDetail:
-    """Return how a verdict came about."""
+    """Return the samples, the reasoning and the usage of a verdict."""
     samples = tuple(
         VerdictSample(
             parsed.status,

@@ -1,9 +1,8 @@
-"""What rubrics find: the questions behind one score, and the vote of several samples.
+"""Asks the questions behind one verdict or score, and combines the votes of several samples.
 
-Scores by claims: those of a text are listed once, and each is checked in a call of its own. A check
-that fails is no verdict: it never counts as a claim without support, and the score is then missing.
-Scores of several dimensions are weighed into one here, and never taken from the model, whose own
-number is only passed on.
+For scores by claims, the claims of a text are listed once, and each is checked in a call of its
+own. A failed check makes the score missing; it never counts as a claim without support. Scores of
+several dimensions are combined here by weight; the model's own overall score is only reported.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from judged_server.llm.rubrics.rubric import MAX_CLAIMS, FieldValue, Rubric
 from judged_server.scheduling.concurrency import fan_out
 
 MAX_RAW_REPLIES_BYTES = 1 << 20
-"""The replies kept of one score, together; those that come later are left out."""
+"""The most bytes of replies kept for one score; later replies are left out."""
 MAX_RAW_REPLY_BYTES = 64 << 10
 
 CHECKED_AT_ONCE = 8
-"""Checks of one score that are under way at once."""
+"""The most checks of one score in flight at once."""
 
 _CLAIM_LETTERS_A_TOKEN = 8
-"""Letters that weigh as much as a token of a reply can: two letters count as one token, and a token
-of a usual text holds four bytes."""
+"""Letters that are estimated like the largest token of a reply: a token of usual text has four
+bytes, which count as up to four tokens in an estimate, and two letters count as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRubric:
-    """A rubric, the model that is asked by it, and how."""
+    """A rubric, the model to ask, and the sampling."""
 
     rubric: Rubric
     model: ChatModel
@@ -56,18 +55,18 @@ class AskedRubric:
 
     @property
     def nothing(self) -> Usage:
-        """The usage of no call at all: with a cost, or without when there is no price."""
+        """The usage without any call; its cost is 0, or unset if the model has no price."""
         return nothing(self.model.card.prices)
 
     def question(
         self, fields: Mapping[str, FieldValue], number: int, step: Rubric | None = None
     ) -> Question:
-        """Return sample `number` of the rubric, or of one of its steps, about some texts."""
+        """Return the question of sample `number`, by the rubric or by one of its steps."""
         rubric = step or self.rubric
         return Question(rubric, fields, number, self.temperature, self.max_tokens)
 
     def signature_parts(self) -> list[tuple[str, str]]:
-        """Return the parts of a signature that say what is asked, of whom and how often."""
+        """Return the parts of a signature for the rubric, the model and the sampling."""
         rubric, card = self.rubric, self.model.card
         return [
             ("rubric", f"{rubric.id}@{rubric.version}"),
@@ -80,7 +79,7 @@ class AskedRubric:
         ]
 
     def key_parts(self) -> list[tuple[str, str]]:
-        """Return what else can change a reply or its meaning, as parts of a key."""
+        """Return the parts of a key for all else that can change a reply or its meaning."""
         card = self.model.card
         return [
             ("provider", card.provider),
@@ -95,7 +94,7 @@ class AskedRubric:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How the questions of a call are asked: by whom, on which terms, how many at once."""
+    """How the questions of a call are asked; `places` limits how many are in flight."""
 
     model_caller: ModelCaller
     call_options: CallOptions
@@ -104,12 +103,12 @@ class Asking:
 
 
 class Session:
-    """Asks the questions of one verdict or score; `answers` are theirs, by their places."""
+    """Asks the questions of one verdict or score; `answers` has their answers by place."""
 
     __slots__ = ("_asked", "_asking", "_keep", "answers")
 
     def __init__(self, asking: Asking, asked: AskedRubric, *, keep: bool = True) -> None:
-        """Ask by `asked`; without `keep` no reply outlives what was read of it."""
+        """Ask the rubric and model of `asked`; without `keep`, replies are dropped once parsed."""
         self._asking = asking
         self._asked = asked
         self._keep = keep
@@ -118,7 +117,7 @@ class Session:
     async def ask(
         self, fields: Mapping[str, FieldValue], number: int, place: int, step: Rubric | None = None
     ) -> ParsedReply:
-        """Return what sample `number` says; `place` is where its answer stands among all."""
+        """Return the parsed reply of sample `number`; its answer is stored at `place`."""
         asking, question = self._asking, self._asked.question(fields, number, step)
         async with asking.places:
             answer = await asking.model_caller.ask(self._asked.model, question, asking.call_options)
@@ -126,7 +125,7 @@ class Session:
         return answer.parsed
 
     async def ask_samples(self, fields: Mapping[str, FieldValue]) -> list[ParsedReply]:
-        """Return what each sample says, in order."""
+        """Return the parsed reply of each sample, in order."""
         samples = self._asked.samples
         if samples == 1:
             return [await self.ask(fields, 0, 0)]
@@ -140,33 +139,33 @@ class Session:
 
     @property
     def usage(self) -> Usage:
-        """What the questions took."""
+        """The total usage of the questions."""
         return sum((answer.usage for answer in self.answers.values()), self._asked.nothing)
 
     @property
     def source(self) -> Source:
-        """COMPUTED when a question was put for this, else CACHE, or SHARED where one was."""
+        """COMPUTED if a model was asked for this, else SHARED if any reply was, else CACHE."""
         sources = {answer.source for answer in self.answers.values()} or {Source.COMPUTED}
         return Source.COMPUTED if Source.COMPUTED in sources else max(sources)
 
     @property
     def fallbacks(self) -> list[str]:
-        """The models that answered in place of the one that was asked."""
+        """The models that answered in place of the requested one."""
         return sorted({answer.fallback for answer in self.answers.values()} - {""})
 
     @property
     def replies(self) -> list[ChatReply | None]:
-        """The replies in the order of their places, as far as they are kept."""
+        """The replies in the order of their places; None if not kept."""
         return [answer.reply for _, answer in sorted(self.answers.items())]
 
     @property
     def answered_by(self) -> tuple[str, str]:
-        """The model and the fingerprint that the first reply names."""
+        """The model and the system fingerprint that the first reply names."""
         reply = next((reply for reply in self.replies if reply is not None), None)
         return (reply.model, reply.system_fingerprint) if reply is not None else ("", "")
 
     def raw_replies(self) -> tuple[str, ...]:
-        """Return the replies in their order, each within its bound, and all within theirs."""
+        """Return the texts of replies in order, within the limits on each and on all of them."""
         kept: list[str] = []
         left = MAX_RAW_REPLIES_BYTES
         for raw in map(raw_text, self.replies):
@@ -176,9 +175,9 @@ class Session:
 
 
 def raw_text(reply: ChatReply | None) -> str:
-    """Return a reply as it came, or as much of it as may be sent on.
+    """Return the text of a reply, cut to MAX_RAW_REPLY_BYTES.
 
-    UTF-8 can't carry lone surrogates: each becomes a question mark.
+    UTF-8 can't encode lone surrogates: each becomes a question mark.
     """
     text = (reply.text or reply.refusal or "") if reply is not None else ""
     raw = text.encode(errors="replace")
@@ -187,11 +186,11 @@ def raw_text(reply: ChatReply | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """What all samples of a question, or all questions of a score, come to.
+    """The combined result of all samples of a question, or of all questions of a score.
 
-    `score`, `agreement` (both in [0, 1]) and `yes` (a strict majority) mean something only when
-    `status` is OK; `fault` is set when it is not. `reasoning` is that of the first sample that says
-    what the majority does.
+    `score`, `agreement` (both in [0, 1]) and `yes` (a strict majority) are valid only if `status`
+    is OK; `fault` is set if it is not. `reasoning` is that of the first sample that agrees with
+    the majority.
     """
 
     status: Status
@@ -217,9 +216,9 @@ _NO_QUORUM = SampleResult(
 
 
 def voted(parsed_replies: Sequence[ParsedReply]) -> SampleResult:
-    """Return the vote of all samples that were asked for, of which there is at least one.
+    """Return the vote of all samples that were requested, at least one.
 
-    Without a valid sample the first failure counts; if nothing failed, the first abstention.
+    Without a valid sample the result is the first failure, or else the first abstention.
     """
     valid, winners, vote = _vote(parsed_replies, lambda parsed: parsed.yes)
     if vote.status is not Status.OK:
@@ -229,27 +228,27 @@ def voted(parsed_replies: Sequence[ParsedReply]) -> SampleResult:
 
 
 def _vote(
-    parsed_replies: Sequence[ParsedReply], said: Callable[[ParsedReply], object]
+    parsed_replies: Sequence[ParsedReply], choice: Callable[[ParsedReply], object]
 ) -> tuple[list[ParsedReply], list[ParsedReply], SampleResult]:
-    """Return the valid samples, those of them that say what more than half say, and the outcome.
+    """Return the valid samples, the majority among them by `choice`, and the outcome.
 
-    With a sample that the cache lacks the vote might have gone the other way, so there is none.
+    If a sample is missing from the cache there is no vote, since it might change the outcome.
     """
     valid = [parsed for parsed in parsed_replies if parsed.status is Status.OK]
     failed = [parsed for parsed in parsed_replies if parsed.status is Status.ERROR]
     unknown = [parsed for parsed in failed if parsed.reason is Reason.NOT_CACHED]
     if unknown or not valid:
         return valid, [], _missing_for((unknown or failed or parsed_replies)[0])
-    counted = Counter(map(said, valid))
+    counted = Counter(map(choice, valid))
     ((most, votes),) = counted.most_common(1)
     if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
         return valid, [], _NO_QUORUM
-    winners = [parsed for parsed in valid if said(parsed) == most]
+    winners = [parsed for parsed in valid if choice(parsed) == most]
     return valid, winners, SampleResult(Status.OK, agreement=votes / len(valid))
 
 
 def _missing_for(parsed: ParsedReply) -> SampleResult:
-    """Return what a parsed reply that is not OK makes of a score."""
+    """Return the result for a parsed reply that is not OK."""
     reason = parsed.reason or Reason.UNPARSABLE
     why = VerdictFault(0, reason, parsed.message, parsed.retryable)
     return SampleResult(parsed.status, fault=why)
@@ -258,7 +257,7 @@ def _missing_for(parsed: ParsedReply) -> SampleResult:
 def by_threshold(
     parsed_replies: Sequence[ParsedReply], min_score: float, score: Callable[[ParsedReply], float]
 ) -> list[ParsedReply]:
-    """Return the parsed replies scored by `score`, with a yes where that meets the threshold."""
+    """Return the parsed replies scored by `score`, with a yes if that meets the threshold."""
 
     def scored(parsed: ParsedReply) -> ParsedReply:
         found = score(parsed)
@@ -270,11 +269,11 @@ def by_threshold(
 async def find_claims(
     session: Session, rubric: Rubric, fields: Mapping[str, FieldValue], samples: int
 ) -> SampleResult:
-    """Return the share of supported claims; without any claim there is none to assess.
+    """Return the share of supported claims; NOT_ASSESSABLE if there are no claims.
 
-    Claims are listed by one sample, and each check has as many as were asked for; a claim is what
-    more than half of the valid ones say. Where checks have no outcome, the first failure stands for
-    the score, and the claims that were checked are told all the same.
+    One sample lists the claims, and `samples` samples check each; the verdict on a claim is that of
+    more than half of the valid ones. If a check has no outcome, the result is the first failure,
+    with the claims that were checked.
     """
     extraction, verification = rubric.steps
     listed = await session.ask(_of(extraction, fields), 0, 0, extraction)
@@ -317,10 +316,10 @@ async def find_claims(
 def most_asked(
     rubric: Rubric, fields: Mapping[str, FieldValue], max_tokens: int
 ) -> tuple[tuple[Rubric, dict[str, FieldValue]], tuple[Rubric, dict[str, FieldValue]]]:
-    """Return what `find_claims` asks first, and what it asks of a claim that is as long as any.
+    """Return the steps and fields of `find_claims`: listing claims, and checking an average claim.
 
-    All claims together are no longer than the reply of `max_tokens` that lists them, so that each
-    of as many as there can be stands for its share of that.
+    All claims together are at most as long as the reply of `max_tokens` that lists them, so that
+    each of MAX_CLAIMS claims is estimated as an equal share of that.
     """
     extraction, verification = rubric.steps
     share = -(-_CLAIM_LETTERS_A_TOKEN * max_tokens // MAX_CLAIMS)
@@ -332,12 +331,12 @@ def most_asked(
 
 
 def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
-    """Return what a step shows of the fields of its rubric."""
+    """Return the fields that a step shows."""
     return {name: fields[name] for name in step.fields if name in fields}
 
 
 def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> SampleResult:
-    """Return what the samples of one claim's check come to."""
+    """Return the combined result of the samples that check one claim."""
     _, winners, vote = _vote(parsed_replies, lambda parsed: parsed.checked)
     if not winners or winners[0].checked is None:
         return vote
@@ -349,11 +348,11 @@ def assessable(
 ) -> dict[str, float]:
     """Return the dimensions that can be assessed, with weights that sum to 1.
 
-    Empty when all of them have no weight: then there is no whole.
+    Empty if all of their weights are 0.
     """
     left_out = () if has_contexts else rubric.need_contexts
     kept = {name: weights.get(name, 0.0) for name, _ in rubric.dimensions if name not in left_out}
-    # Divided by the largest first: a sum of huge weights would be infinite.
+    # Divide by the largest first: a sum of huge weights could be infinite.
     largest = max(kept.values(), default=0.0)
     if largest <= 0:
         return {}
@@ -370,10 +369,10 @@ def weigh_dimensions(
     *,
     has_contexts: bool,
 ) -> SampleResult:
-    """Return the weighed mean of the dimensions, each the mean of the samples that scored it.
+    """Return the weighted mean of the dimensions, each the mean of the samples that scored it.
 
-    The samples vote as scores do: each says yes when its own whole meets the threshold. Without
-    contexts the dimensions that need them have no score and no weight.
+    The samples vote as scores do: each is a yes if its own weighted mean meets the threshold.
+    Without contexts the dimensions that need them have no score and no weight.
     """
     shares = assessable(rubric, weights, has_contexts=has_contexts)
 
