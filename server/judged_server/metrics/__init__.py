@@ -1,6 +1,5 @@
-"""Relevance in, metrics out: pure functions over arrays, without clock, chance or input/output.
+"""Metrics from relevance: pure functions over arrays, without clock, randomness or I/O.
 
-The way down: `measures` reads what was asked for; `matching` (verdicts) and `input.rankings`
-(gains, or qrels and a run) make rankings; `measures` measures them; `compute` puts the
-table together.
+`measures` parses the metrics requested; `matching` (verdicts) and `input.rankings` (gains, or qrels
+and a run) build rankings; `measures` computes metrics of them; `compute` builds the table.
 """

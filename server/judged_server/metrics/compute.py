@@ -1,16 +1,13 @@
-"""Metrics over queries: what was asked for, the table that comes of it, means corrected by labels.
+"""Builds the table of metrics over queries, with intervals, slices and means corrected by labels.
 
-Which queries count and how they are averaged is up to `compute`.
+The four entry points are `compute_judged` (verdicts), `compute_trec` (qrels and a run),
+`compute_gains` and `merge_values` (values of earlier calls); `compute_merged` joins metrics over
+the verdicts of several judges. A table has one set of rows: a query that is unsettled under one of
+the judges is left out of all means; the bounds, which depend on the metric's own judge, include it.
 
-The four ways in are `compute_judged` (verdicts), `compute_trec` (qrels and a run), `compute_gains`
-and `merge_values` (values of earlier calls); `compute_merged` puts together what rests on the
-verdicts of several judges. A table has one set of rows: a query that is unsettled under one of the
-judges is left out of all the means, and the bounds, which each metric has from its own judge, cover
-it.
-
-A labelled query has a human decision for every context. Its human value is what the same matching
-and the same metric make of those decisions. Queries that the table left out, because nothing was
-expected or because missing verdicts could change them, are left out here too.
+A labelled query has a human decision for every context. Its human value is computed from those
+decisions by the same matching and metric. Queries that are not in the table, because nothing was
+expected or because missing verdicts could change them, are not corrected either.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ from judged_server.statistics.prediction_powered import correct_mean
 
 @dataclass(frozen=True, slots=True)
 class SettledOptions(MetricOptions):
-    """The options of one request, with what the server takes where none are given."""
+    """The options of one request, with the server's defaults."""
 
     matching: Matching = Matching.GREEDY_FIRST
     no_gold: NoGold = NoGold.SKIP
@@ -63,8 +60,8 @@ class MetricColumn:
     """One metric over all rows of a table.
 
     `values` is float64[rows], finite and in [0, 1]. `bounds`, float64[2, open rows], are the lowest
-    and the highest that the values of the table's `open_rows` could be, None when nothing was left
-    open. `interval` is that of the mean, None unless asked for; `corrected` is from human labels.
+    and the highest possible values of the table's `open_rows`, None if no verdicts are missing.
+    `interval` is that of the mean, None unless requested; `corrected` is from human labels.
     """
 
     name: str
@@ -86,21 +83,21 @@ class MetricColumn:
 
     @property
     def lower(self) -> float | None:
-        """What the mean over all queries with gold is at least, those with missing verdicts too."""
+        """The lowest possible mean over all queries with gold, also those with missing verdicts."""
         return None if self.bounds is None else mean(self.bounds[0])
 
     @property
     def upper(self) -> float | None:
-        """What that mean is at most."""
+        """The highest possible mean over the same queries."""
         return None if self.bounds is None else mean(self.bounds[1])
 
     @property
     def range(self) -> FloatArray:
-        """The bounds; where nothing was left open the values are their own."""
+        """The bounds; without any, the values are both."""
         return np.tile(self.values, (2, 1)) if self.bounds is None else self.bounds
 
     def over(self, places: IntArray, open_places: IntArray) -> MetricColumn:
-        """Return the column over some of its rows, as it is without labels."""
+        """Return the column over some of its rows, without interval and correction."""
         bounds = None if self.bounds is None else self.bounds[:, open_places]
         return MetricColumn(self.name, self.values[places], self.signature, bounds)
 
@@ -116,12 +113,12 @@ class MetricSlice:
 
 @dataclass(frozen=True, slots=True)
 class MetricTable:
-    """All metrics of one request, in the order asked for.
+    """All metrics of one request, in the order requested.
 
-    `rows` is int64: which of the queries given (groups, topics of the qrels, rankings) each entry
-    of the columns' `values` belongs to, ascending. `open_rows` are those of their bounds: the rows,
-    and the queries that missing verdicts left out; None where nothing was left open. `id_fit` is
-    None where no documents are matched by id.
+    `rows` is int64, ascending: the index of the query (group, topic of the qrels, or ranking) of
+    each entry in the columns' `values`. `open_rows` is the same for their bounds: the rows, and the
+    queries left out for missing verdicts; None if no verdicts are missing. `id_fit` is None if no
+    documents are matched by id.
     """
 
     columns: tuple[MetricColumn, ...]
@@ -138,9 +135,9 @@ class MetricTable:
 
 
 MAX_KEYS = 16
-"""The most keys that a request may slice by,"""
+"""The most keys that a request may slice by."""
 MAX_SLICES = 1000
-"""and the most slices they may make."""
+"""The most slices of one request."""
 
 
 def with_intervals_and_slices(
@@ -148,12 +145,11 @@ def with_intervals_and_slices(
     options: SettledOptions,
     metadata: Sequence[Mapping[str, str]] = (),
 ) -> MetricTable:
-    """Return the table with the intervals and the slices that the options ask for.
+    """Return the table with the intervals and the slices that the options request.
 
-    `metadata` has an entry for each query that was given, in the order that `table.rows` speaks
-    of; none at all if nothing is known of any. Raises InvalidField at `options.slice_by[i]` when
-    the keys up to that one make more than MAX_SLICES slices, and at `options.interval.resamples`
-    when the intervals are too much work.
+    `metadata` has one entry per query, by the indices in `table.rows`, or is empty. Raises
+    InvalidField at `options.slice_by[i]` if the keys up to that one make more than MAX_SLICES
+    slices, and at `options.interval.resamples` if the intervals are too much work.
     """
     keys = options.slice_by
     if options.interval is not None:
@@ -193,13 +189,13 @@ def _with_intervals(
 Settings = Sequence[tuple[str, str]]
 
 _MODE = "MatchingMode"
-"""What the contract calls the matching modes."""
+"""The contract's name of the enum of matching modes."""
 
 
 def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
-    """Raise InvalidField at `metrics[i]` for a metric of a family whose judge judges nothing here.
+    """Raise InvalidField at `metrics[i]` for a metric of a family, whose judge does not run here.
 
-    `relevance` says where relevance comes from instead: verdicts, qrels, gains.
+    `relevance` is the source of relevance instead: verdicts, qrels or gains.
     """
     for i, metric in enumerate(measure.metric for measure in measures):
         if metric.family:
@@ -220,8 +216,8 @@ def check_modes(
 ) -> None:
     """Raise InvalidField at `metrics[i]` for a metric that the mode leaves undefined.
 
-    Families have a mode of their own. They pass where their judges run, which `families` says.
-    `by_id` says that all groups are matched by document id, and so have what qrels have.
+    Families have a mode of their own, and pass if `families`, that is if their judges run.
+    `by_id` means that all groups are matched by document id, so that pooled metrics are defined.
     """
     if not families:
         _refuse_families(measures, "verdicts")
@@ -242,10 +238,10 @@ _WITHOUT_TOTAL = frozenset(
 
 
 def check_open_ended(measures: Sequence[Measure], max_grade: int) -> None:
-    """Raise InvalidField for a metric that rests on how many results there are to find.
+    """Raise InvalidField for a metric that needs the number of relevant items.
 
-    Where no text was expected, nobody knows; ndcg can be had from a judge that grades, for it holds
-    the order against the best one of the same results.
+    Without expected texts the number is unknown. ndcg is defined if the judge gives grades: it
+    compares the order with the best order of the same results.
     """
     for i, metric in enumerate(measure.metric for measure in measures):
         known = metric.name in _WITHOUT_TOTAL or (metric.name == "ndcg" and max_grade > 0)
@@ -264,18 +260,18 @@ def compute_judged(
     *,
     field: str = "groups[{}].expected",
 ) -> MetricTable:
-    """Return the metrics of judged results; with grades, those that weigh them take these as gains.
+    """Return the metrics of judged results; graded metrics take the judge's grades as gains.
 
-    Groups that are matched by document id are measured as under qrels: one with nothing relevant
-    among what was judged is 0.
+    Groups that are matched by document id are measured as under qrels: one without a relevant
+    document among the judged ones is 0.
 
-    A failure is never a "not relevant": a query whose hits could change with its missing verdicts
-    is *unsettled*. It has no value and no part in the mean, and is counted. The bounds take it in,
-    once at its worst and once at its best; `missing` says how firm they are. They speak of more
-    queries than the mean does, which can therefore lie outside them.
+    A failure is never "not relevant": a query whose hits could change with its missing verdicts is
+    *unsettled*. It is counted, but has no value and is not in the mean. The bounds include it, at
+    its worst and at its best; `matching` says how firm they are. Since they include more queries
+    than the mean, the mean can lie outside them.
 
     Raises InvalidField as `check_modes` does, and at `field.format(i)` for a group that expects
-    nothing when the policy is ERROR.
+    nothing if the policy is ERROR.
     """
     ids = results.judged_ids
     by_id = ids is not None and bool(ids.by_id.all())
@@ -284,7 +280,7 @@ def compute_judged(
     has_gold = _gold_mask(n_gold, options.no_gold, field)
     gaps = unsettled(results, options.matching)
     settled = has_gold.copy()
-    settled[gaps.groups] = False  # these expect something, or they would have no verdicts
+    settled[gaps.groups] = False  # these have gold, since they have verdicts
     rows = np.flatnonzero(settled)
     matched = match(results, options.matching)
     weighed = matched if results.gains is None else graded(results, matched)
@@ -334,10 +330,10 @@ def compute_trec(
 ) -> MetricTable:
     """Return the metrics of a run under qrels, as trec_eval has them; rows are topics of the qrels.
 
-    A topic without relevant documents is 0, whatever `options.no_gold` says. What
-    `options.unjudged` does is told in `unjudged`. With `options.relevance_level` smaller grades
-    are not relevant, but metrics that weigh grades take all of them, as under trec_eval -l;
-    `options.max_documents` cuts the rankings first. Raises what `trec.rank_run` raises.
+    A topic without relevant documents is 0, whatever `options.no_gold` is. The values of
+    `options.unjudged` are described at `Unjudged`. Grades below `options.relevance_level` are not
+    relevant, but graded metrics use all grades, as under trec_eval -l. `options.max_documents` cuts
+    the rankings first. Raises as `rank_run` does.
     """
     _refuse_families(measures, "qrels")
     ranked = rank_run(
@@ -388,8 +384,8 @@ def compute_gains(
 ) -> MetricTable:
     """Return the metrics of rankings whose gains the caller knows.
 
-    Raises what `gains.rank_gains` raises, and InvalidField at `field[i].relevant_gains` for a
-    query that has none when the policy is ERROR.
+    Raises as `rank_gains` does, and InvalidField at `field[i].relevant_gains` for a query that has
+    none if the policy is ERROR.
     """
     _refuse_families(measures, "gains")
     rankings = rank_gains(gains, relevant_gains, field)
@@ -415,7 +411,7 @@ def merge_values(
     n_queries: int,
     id_fits: Sequence[IdFit] = (),
 ) -> MetricTable:
-    """Return the means of values that earlier calls gave, one column a measure, with their fits.
+    """Return the table of values from earlier calls, one column per measure, with their id fits.
 
     The mean is exact, so that it equals the mean of one call over all queries to the last bit.
     """
@@ -428,9 +424,9 @@ def merge_values(
 
 
 def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTable:
-    """Return the table of all queries, those of each table behind the ones before.
+    """Return the table of the queries of all tables, one table after the other.
 
-    `sizes` says how many queries the rows of each table speak of.
+    `sizes` has the number of queries given to each table.
     """
     firsts = [*accumulate(sizes, initial=0)]
     has_open = any(table.open_rows is not None for table in tables)
@@ -452,7 +448,7 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
 
 
 def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
-    """Return bool[n]: which queries may have a value, under the policy for those without gold."""
+    """Return bool[n]: the queries that may have a value, by the policy for those without gold."""
     has_gold = n_relevant > 0
     if policy is NoGold.ZERO:
         return np.ones_like(has_gold)
@@ -471,14 +467,14 @@ def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricC
 
 
 def _extremes(measure: Measure, cases: Sequence[Rankings], *known: FloatArray) -> FloatArray:
-    """Return the lowest and the highest value of each query over rankings, and those known."""
+    """Return the lowest and the highest value of each query over rankings and `known` values."""
     tried = np.clip([*known, *(measure.values(case) for case in cases)], 0.0, 1.0)
     return np.stack([tried.min(axis=0), tried.max(axis=0)])
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """Measures, the judged results they are taken from, and how those become rankings.
+    """Measures, the judged results to compute them from, and the options for matching.
 
     The judgings of one table have the same groups.
     """
@@ -514,7 +510,7 @@ def compute_merged(
 
 
 def _restricted(table: MetricTable, rows: IntArray) -> MetricTable:
-    """Return a table over some of its rows, its bounds over all queries."""
+    """Return a table reduced to some of its rows, with bounds that still include all queries."""
     places = np.flatnonzero(np.isin(table.rows, rows, assume_unique=True))
     left_out = len(table.rows) - len(rows)
     unsettled = table.counts.skipped_unsettled + left_out
@@ -527,11 +523,11 @@ def _restricted(table: MetricTable, rows: IntArray) -> MetricTable:
 
 @dataclass(frozen=True, slots=True)
 class HumanValues:
-    """The values that human labels give to some queries.
+    """The values of some queries by human labels.
 
-    queries  int64[n]: which of the queries given, each once.
-    values   float64[m, n], finite: a row a metric.
-    inclusion float64[n]: with which probability each was drawn; None: all with the same.
+    queries  int64[n]: the indices of the queries, each once.
+    values   float64[m, n], finite: one row per metric.
+    inclusion float64[n]: the probability that each was drawn; None if all are equal.
     """
 
     queries: IntArray
@@ -546,7 +542,7 @@ def values_of_labels(
     relevant: BoolArray,
     mode: Matching,
 ) -> FloatArray:
-    """Return float64[m, n]: what the metrics make of human decisions on some of the queries.
+    """Return float64[m, n]: the metrics of some of the queries by human decisions.
 
     `relevant` has a decision for each context of `queries`, in that order and retrieved-major.
     """

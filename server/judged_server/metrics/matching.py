@@ -1,32 +1,31 @@
-"""From verdicts to rankings: hits, grades as gains, and what missing verdicts could change.
+"""Builds rankings from verdicts: hits, grades as gains, and the effect of missing verdicts.
 
     GREEDY_FIRST  by rank, a result takes the first expected text it matches that is still free.
     MAXIMUM       a maximum bipartite matching, and among those the one whose hits come earliest.
     ANY           no pairing: a result hits if it matches anything, an expected text is found if
                   anything matches it.
 
-GREEDY_FIRST is computed for all groups at once. Seen from both sides it is one stable matching:
-every result prefers the lower expected index, every expected text the better rank, and where all
-agree on the order there is exactly one stable matching. So it makes no difference whether results
-choose in rank order or expected texts choose in index order, and the expected texts choose, of
-which there are few.
+GREEDY_FIRST is computed for all groups at once. It is a stable matching: every result prefers the
+lower expected index, every expected text the better rank, and since these orders are common to all,
+there is exactly one stable matching. So results may choose in rank order or expected texts in index
+order, with the same outcome. Here the expected texts choose, since they are few.
 
-Where a judge gives grades, metrics that weigh them, ndcg first of all, take these as gains. The
-judge stands for the assessors of a pool. What was retrieved are the documents that it graded, each
-with the best grade over the expected texts, and an expected text that no result matches is a
-document with the highest grade that was not retrieved. So the rankings are those that trec_eval
-would make of qrels with these grades; results are not paired with expected texts, and two results
-that say the same both keep their grades.
+If a judge gives grades, graded metrics such as ndcg take these as gains. The judge acts as the
+assessors of a pool. The results are the documents that it graded, each with the best grade over the
+expected texts, and an expected text that no result matches is a document with the highest grade
+that was not retrieved. The rankings are therefore those that trec_eval makes from qrels with these
+grades: results are not paired with expected texts, and two results with the same content both keep
+their grades.
 
 Missing verdicts leave groups open. MAXIMUM and ANY are monotone: one more match never loses a hit
-within any top k. All missing verdicts set to "no match", then all to "match", therefore enclose
-every completion, for every metric that never falls when hits are added or move up, as all do that
-verdicts define.
+within any top k. So the values with all missing verdicts set to "no match" and all set to "match"
+bound every completion, for every metric that does not fall if hits are added or move up. All
+metrics that are defined for verdicts are of this kind.
 
-GREEDY_FIRST is not monotone: a new match can make a result take the one expected text that a
-later result needed. Nothing exceeds its upper extreme all the same: no matching has more hits in
-any top k than the maximum one with all missing verdicts set to "match". Its lower extreme is the
-smaller of the two greedy evaluations, and a completion in between can, rarely, fall below that.
+GREEDY_FIRST is not monotone: a new match can make a result take the only expected text that a later
+result needs. Its upper extreme holds all the same: no matching has more hits in any top k than the
+maximum one with all missing verdicts set to "match". Its lower extreme is the smaller of the two
+greedy evaluations; rarely, a completion in between is lower.
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ class JudgedResults:
 
     relevant    bool[sum(n_retrieved * n_expected)]: group after group, each retrieved-major.
     n_retrieved int64[n], n_expected int64[n].
-    missing     bool, shaped as `relevant`: verdicts that do not exist; `relevant` means nothing
-                there. None when there are none.
-    duplicates  how many repeated results were dropped before judging.
-    gains       float64, shaped as `relevant`: the judge's grades, in [0, max_grade]; they mean
-                nothing where a verdict is missing. None for a judge that gives no grades.
-    max_grade   the highest of its grades, 0 for a judge that gives none.
-    judged_ids  the groups that are matched by document id; `n_expected` and verdicts leave them
-                out. None where there are none.
+    missing     bool, shaped as `relevant`: verdicts that do not exist; `relevant` is undefined
+                there. None if no verdict is missing.
+    duplicates  the number of repeated results dropped before judging.
+    gains       float64, shaped as `relevant`: the judge's grades, in [0, max_grade]; undefined
+                where a verdict is missing. None for a judge without grades.
+    max_grade   the highest grade of the judge, 0 for a judge without grades.
+    judged_ids  the groups that are matched by document id; `n_expected` and verdicts exclude them.
+                None if there are no such groups.
     open_ended  bool[n]: groups in which each result was judged by itself, with one column of
-                verdicts: all that are relevant are hits, and how many there are to find is not
-                known. None when there are none.
+                verdicts: all relevant results are hits, and the number of relevant items is
+                unknown. None if there are no such groups.
     """
 
     relevant: BoolArray
@@ -91,12 +90,12 @@ class JudgedResults:
         )
 
     def is_open_ended(self, groups: IntArray) -> BoolArray:
-        """Return for each of these groups whether its results were judged by themselves."""
-        none = np.zeros(len(groups), np.bool_)
-        return none if self.open_ended is None else self.open_ended[groups]
+        """Return a mask of the given groups whose results were judged by themselves."""
+        no_groups = np.zeros(len(groups), np.bool_)
+        return no_groups if self.open_ended is None else self.open_ended[groups]
 
     def filled(self, relevant: bool) -> JudgedResults:
-        """Return the same with every missing verdict set to `relevant`, and its grade likewise."""
+        """Return a copy with missing verdicts set to `relevant`, and their grades accordingly."""
         if self.missing is None:
             return self
         verdicts = self.relevant | self.missing if relevant else self.relevant & ~self.missing
@@ -147,8 +146,8 @@ def match(results: JudgedResults, mode: Matching) -> Rankings:
         hit[pairs.flat_result[_greedy_choice(pairs, len(hit))]] = True
         hit[pairs.flat_result[results.is_open_ended(pairs.group)]] = True
     if mode is Matching.MAXIMUM:
-        # Where every result that matches something hits already, or there is but one text to match,
-        # no matching has more or earlier hits. The few other groups are worth a Python loop.
+        # If every result that matches something is a hit already, or if there is only one expected
+        # text, no matching has more or earlier hits. The other groups are few: a loop will do.
         unmet = pairs.group[~hit[pairs.flat_result]]
         for group in np.unique(unmet[results.n_expected[unmet] > 1]).tolist():
             begin, end = results.offsets[group : group + 2]
@@ -159,9 +158,9 @@ def match(results: JudgedResults, mode: Matching) -> Rankings:
 
 
 def _greedy_choice(pairs: Pairs, n_results: int) -> IntArray:
-    """Return which of the `pairs` GREEDY_FIRST matches: int64 indices into them.
+    """Return int64 indices of the `pairs` that GREEDY_FIRST matches.
 
-    The expected texts of all groups choose at once, the first of each, then the second.
+    The expected texts of all groups choose at once: the first of each group, then the second.
     """
     taken = np.zeros(n_results, np.bool_)
     order = np.argsort(pairs.expected, kind="stable")
@@ -177,7 +176,7 @@ def _greedy_choice(pairs: Pairs, n_results: int) -> IntArray:
 
 
 def earliest_hits(matrix: BoolArray) -> BoolArray:
-    """Return bool[results]: the results that a maximum matching with the earliest hits matches.
+    """Return bool[results]: the results in a maximum matching with the earliest hits.
 
     `matrix` is bool[results, expected texts]. The sets of results that can be matched together
     form a matroid, so one assignment of the largest weight, where an earlier result weighs more,
@@ -194,7 +193,7 @@ def earliest_hits(matrix: BoolArray) -> BoolArray:
 
 
 def grades_of(scores: FloatArray, max_grade: int) -> FloatArray:
-    """Return the grades that scores stand for, shaped as they are: score times `max_grade`.
+    """Return the grades of scores, in the same shape: score times `max_grade`.
 
     Rounded to nine places, so that a third of three is one.
     """
@@ -214,9 +213,9 @@ def graded(results: JudgedResults, binary: Rankings) -> Rankings:
 def _by_grade(
     results: JudgedResults, gains: FloatArray, known: FloatArray, unmatched: IntArray
 ) -> Rankings:
-    """Return the rankings with these gains; there are `known` ones and unmatched texts to find.
+    """Return the rankings with these gains; items to find are the `known` gains above 0.
 
-    Where no text was expected, no text is unmatched.
+    Each unmatched text is an item of the top grade as well, except in open-ended groups.
     """
     n, top = len(results.n_retrieved), float(results.max_grade)
     groups, found = np.arange(n), known > 0
@@ -245,9 +244,9 @@ _TINY = 1e-9
 class Unsettled:
     """The groups whose hits depend on missing verdicts.
 
-    `groups` is int64, ascending. `extremes` are rankings of these groups alone, in that order; a
-    metric's bounds are its smallest and its largest value over them. Those of a metric that weighs
-    the judge's grades are over `graded`.
+    `groups` is int64, ascending. `extremes` are rankings of these groups only, in that order; a
+    metric's bounds are its smallest and its largest value over them. For graded metrics, `graded`
+    is used instead.
     """
 
     groups: IntArray
@@ -256,10 +255,11 @@ class Unsettled:
 
 
 def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
-    """Return the groups in which filling in the missing verdicts could change a hit, or a grade.
+    """Return the groups in which the missing verdicts could change a hit, or a grade.
 
-    With grades that is every group that misses a verdict. Without, it is exact for MAXIMUM and ANY,
-    and for GREEDY_FIRST where a group misses one verdict; every group that misses more counts.
+    With grades these are all groups that miss a verdict. Without grades the answer is exact for
+    MAXIMUM and ANY, and for GREEDY_FIRST in groups that miss one verdict; for GREEDY_FIRST every
+    group that misses more is included.
     """
     if results.missing is None:
         return Unsettled(np.empty(0, np.int64))
@@ -275,7 +275,7 @@ def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
     if low.found_ranks is not None:
         changed.append(low.ideal.query[low.found_ranks != high.found_ranks])
     if greedy:
-        # One gap has two completions, and both were tried; more have others in between.
+        # One gap has two completions, both evaluated above; several gaps have more than two.
         sizes = np.bincount(gaps.group, minlength=len(results.n_expected))[groups]
         changed.append(np.flatnonzero(sizes > 1))
     rows = np.unique(np.concatenate(changed))
@@ -285,19 +285,19 @@ def unsettled(results: JudgedResults, mode: Matching) -> Unsettled:
 def _grade_extremes(
     worst: JudgedResults, best: JudgedResults, low: Rankings, high: Rankings
 ) -> tuple[Rankings, ...]:
-    """Return the rankings between whose values every outcome of missing grades lies.
+    """Return rankings whose values bound every outcome of missing grades.
 
     `worst` has the missing verdicts at grade 0, `best` at the top of the scale; `low` and `high`
-    are these by their matches, `high` of a maximum matching. A missing grade far down can take from
-    ndcg what one at the top gives: so the lowest gains meet the most that there could be to find,
-    and the highest gains the least. Values may exceed 1 in the latter.
+    are their matches, `high` by a maximum matching. A high grade at a low rank can reduce ndcg, so
+    the lowest gains are combined with the most items to find, and the highest gains with the
+    fewest. The latter values may exceed 1.
     """
     lowest, highest = _best_of_each(worst), _best_of_each(best)
-    # Whatever is added, the matching has half as many pairs as a maximum one, or more.
+    # In every completion, a greedy matching has at least half as many pairs as a maximum one.
     most = worst.n_expected - (low.found(None) + 1) // 2
     sure = _by_grade(best, highest, lowest, best.n_expected - high.found(None))
     nothing = np.flatnonzero(sure.n_relevant == 0)
-    if len(nothing):  # then a single document decides: at its rank the value can be 1
+    if len(nothing):  # a single document can make the value 1, at its rank
         offsets = offsets_of(np.maximum(sure.n_relevant, 1))
         ideal = np.insert(sure.ideal_gains, sure.ideal_offsets[nothing], _TINY)
         sure = replace(sure, ideal_offsets=offsets, ideal_gains=ideal)

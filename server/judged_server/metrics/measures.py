@@ -1,20 +1,20 @@
-"""Ranking metrics: what one is, the formulas, the table that declares them, and their names.
+"""Ranking metrics: their formulas, the table that declares them, and the parser of their names.
 
 Every function takes (rankings of n queries, parameters, cutoff k or None) and returns float64[n]
 in [0, 1]. Values equal trec_eval's where it has the measure; sums run in its order. A cutoff k cuts
 the ranking before anything else.
 
-Bpref, inferred AP and the share that was judged are for judgements that are incomplete: verdicts
-leave nothing unjudged, so that no matching mode has them. They are for qrels, for groups that are
-matched by document id, and for gains, where everything retrieved counts as judged.
+Bpref, inferred AP and the judged share are for incomplete judgements. Verdicts leave nothing
+unjudged, so no matching mode defines them. They are for qrels, for groups that are matched by
+document id, and for gains, where everything retrieved counts as judged.
 
-Requests write names so: `ndcg@10`, `ap(divisor=min)@100`, `precision`.
+Names in requests look like `ndcg@10`, `ap(divisor=min)@100`, `precision`:
 
 name       = metric [ "(" parameter { "," parameter } ")" ] [ "@" k ]
 parameter  = word "=" value
 k          = a whole number from 1 to MAX_CUTOFF; without it the whole ranking counts
 
-A family (`precision_exact`, `recall_similarity@5`) is a few metrics over the verdicts of one fixed
+A family (`precision_exact`, `recall_similarity@5`) has a few metrics over the verdicts of one fixed
 judge, in mode ANY, whatever judge and matching a request names.
 """
 
@@ -54,13 +54,13 @@ class Metric:
     """One metric.
 
     `function` takes rankings of n queries, a value for every parameter, and the cutoff k (None:
-    the whole ranking), and returns float64[n], finite and in [0, 1]: 0 where nothing was
-    retrieved and where there is nothing to find, but for `judged` and `rbp_residual`, which say
-    how sure other metrics are. `modes` are the matching modes that define it; none, if verdicts
-    do not. `version` goes up when a change of the function changes numbers. `family` is the name
-    of the family (`FAMILIES`) whose judge decides; empty when the request's does. `graded` metrics
-    weigh gains, and so see those too that a relevance level takes as not relevant. `pooled` ones
-    ask which documents were judged, which verdicts don't say.
+    the whole ranking), and returns float64[n], finite and in [0, 1]: 0 if nothing was retrieved or
+    there is nothing to find, except for `judged` and `rbp_residual`, which say how reliable other
+    metrics are. `modes` are the matching modes that define it; empty if verdicts can't. `version`
+    is raised if a change of the function changes numbers. `family` is the family (`FAMILIES`) whose
+    judge decides; empty if the request's judge does. `graded` metrics weigh gains, including those
+    below a relevance level. `pooled` metrics depend on which documents were judged, which verdicts
+    don't show.
     """
 
     name: str
@@ -92,18 +92,18 @@ def _recall(rankings: Rankings, _parameters: Parameters, k: int | None) -> Float
 
 
 def _f1(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
-    """2PR / (P + R) of the two above, 0 when both are 0."""
+    """2PR / (P + R) of the two above, 0 if both are 0."""
     precision, recall = _precision(rankings, parameters, k), _recall(rankings, parameters, k)
     return ratio(2.0 * precision * recall, precision + recall)
 
 
 def _hit_rate(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
-    """1 if the top k hold a hit, else 0."""
+    """1 if the top k contain a hit, else 0."""
     return (rankings.hits.count(k) > 0).astype(np.float64)
 
 
 def _mrr(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
-    """1 / rank of the first hit, 0 when it lies beyond k."""
+    """1 / rank of the first hit, 0 if it is beyond k."""
     hits = rankings.hits
     return hits.total((hits.ordinal == 1) / hits.rank, k)
 
@@ -131,7 +131,7 @@ def _ndcg(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArr
     transform = _exponential_gains if exponential else _linear_gains
     dcg = hits.total(transform(hits.gain, rankings.top_gain, hits.query) / hits.discount, k)
     best = ideal.total(transform(ideal.gain, rankings.top_gain, ideal.query) / ideal.discount, k)
-    # The ratio is at most 1 but for rounding. np.minimum hands NaN on, so it can't hide one.
+    # The ratio is at most 1 except for rounding. np.minimum keeps NaN, so it can't hide one.
     ndcg: FloatArray = np.minimum(ratio(dcg, best), 1.0)
     return ndcg
 
@@ -144,9 +144,9 @@ def _linear_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> FloatA
 
 
 def _exponential_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> FloatArray:
-    """Return 2^gain - 1, divided by a power of two per query where that would overflow.
+    """Return 2^gain - 1, divided by a power of two per query if that would overflow.
 
-    nDCG is a ratio, so that a factor common to a query's gains cancels.
+    nDCG is a ratio, so a factor common to a query's gains cancels.
     """
     # expm1, since 2^gain - 1 would round a gain of 1e-20 to nothing.
     plain: FloatArray = np.expm1(np.minimum(gains, _LARGE_EXPONENT) * np.log(2.0))
@@ -160,7 +160,7 @@ _OWN = 'the page "Metrics" of the documentation'
 
 
 def _context_precision(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
-    """Sum of relevance / rank over what was retrieved, over the same sum for perfect results."""
+    """Sum of relevance / rank over the results, divided by the same sum for perfect results."""
     hits, depth = rankings.hits, _depth(rankings, k)
     # Both sums run in rank order, so that a perfect ranking is exactly 1.
     harmonic = np.cumsum(1.0 / np.arange(1, depth.max(initial=0) + 1))
@@ -169,7 +169,7 @@ def _context_precision(rankings: Rankings, _parameters: Parameters, k: int | Non
 
 
 def _hybrid_log_rank(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
-    """Weigh recall by alpha and by 1 - alpha the mean rank credit of all relevant items."""
+    """Recall * alpha + the mean rank credit of all relevant items * (1 - alpha)."""
     alpha = float(parameters["alpha"])
     if rankings.found_ranks is None:
         query, rank = rankings.hits.query, rankings.hits.rank
@@ -186,16 +186,16 @@ def _hybrid_log_rank(rankings: Rankings, parameters: Parameters, k: int | None) 
 
 
 def _rank_credit(rank: IntArray, depth: IntArray, gamma: float) -> FloatArray:
-    """Return 1 for rank 1 down to 0 for the last of `depth` ranks; 1 if there is but one."""
-    if gamma == 0.0:  # where the logarithms' ratio tends to
+    """Return 1 for rank 1 down to 0 for the last of `depth` ranks; 1 if there is only one."""
+    if gamma == 0.0:  # the limit of the logarithms' ratio
         return 1.0 - ratio(rank - 1, depth - 1)
     return 1.0 - ratio(np.log1p(gamma * (rank - 1)), np.log1p(gamma * (depth - 1)))
 
 
 def _err(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
-    """1 / the rank at which a reader going down is satisfied, as it is to be expected."""
+    """1 / the rank at which a reader going down is satisfied, as an expected value."""
     hits, top = rankings.hits, float(parameters["max_grade"])
-    # (2^grade - 1) / 2^max_grade; expm1, since 2^grade - 1 would round tiny grades to nothing.
+    # (2^grade - 1) / 2^max_grade; expm1, since 2^grade - 1 would round tiny grades to 0.
     grade_gain = np.expm1(np.minimum(hits.gain, top) * np.log(2.0))
     satisfied = np.minimum(grade_gain * np.exp2(-top), 1.0)
     unsatisfied = _running_product(1.0 - satisfied, hits.ordinal)
@@ -206,8 +206,8 @@ def _err(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArra
 def _running_product(factors: FloatArray, ordinal: IntArray) -> FloatArray:
     """Return the product of each factor with those before it in its query.
 
-    `ordinal` counts each query's factors from 1. Every pass doubles how many factors a product
-    takes in, so that there are few passes, and no query's value depends on its neighbours.
+    `ordinal` counts each query's factors from 1. Every pass doubles the number of factors in a
+    product, so that passes are few, and no query's value depends on another query.
     """
     product, span = factors.copy(), 1
     while span < ordinal.max(initial=0):
@@ -221,27 +221,27 @@ def _rbp(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArra
     """(1 - p) * sum of relevance * p^(rank - 1)."""
     hits, p = rankings.hits, float(parameters["p"])
     total = hits.total(_shares(rankings) * p ** (hits.rank - 1.0), k)
-    # At most 1 but for rounding. np.minimum hands NaN on, so it can't hide one.
+    # At most 1 except for rounding. np.minimum keeps NaN, so it can't hide one.
     rbp: FloatArray = np.minimum((1.0 - p) * total, 1.0)
     return rbp
 
 
 def _rbp_residual(rankings: Rankings, parameters: Parameters, k: int | None) -> FloatArray:
-    """p^depth: what the ranks behind the last one would add if all of them were perfect."""
+    """p^depth: what the ranks after the last one would add if all of them were perfect."""
     residual: FloatArray = float(parameters["p"]) ** _depth(rankings, k).astype(np.float64)
     return residual
 
 
 def _depth(rankings: Rankings, k: int | None) -> IntArray:
-    """Return int64[n]: how many documents were retrieved in the top k."""
+    """Return int64[n]: the number of documents retrieved in the top k."""
     n_retrieved = rankings.n_retrieved
     return n_retrieved if k is None else np.minimum(n_retrieved, k)
 
 
 def _shares(rankings: Rankings) -> FloatArray:
-    """Return the hits' gains, divided by the largest of their query where that exceeds 1.
+    """Return the hits' gains, divided by the query's largest gain if that exceeds 1.
 
-    On a scale that is known they are divided by its top.
+    If the scale is known they are divided by its top instead.
     """
     top = np.maximum(rankings.top_gain, 1.0)
     if rankings.top_grade is not None:
@@ -258,7 +258,7 @@ _INFAP_EPSILON = 0.00001
 
 
 def _bpref(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
-    """Mean over relevant items of 1 - the share of non-relevant ones judged that rank above."""
+    """Mean over relevant items of 1 - the share of judged non-relevant ones that rank above."""
     hits, relevant = rankings.hits, rankings.n_relevant
     above = np.minimum(_above(rankings, rankings.gains == 0), relevant[hits.query])
     most = np.minimum(rankings.n_nonrelevant, relevant)[hits.query]
@@ -266,7 +266,7 @@ def _bpref(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatA
 
 
 def _infap(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
-    """AP whose precision above each hit is estimated from the judged documents there."""
+    """AP with the precision above each hit estimated from the judged documents there."""
     hits = rankings.hits
     nonrelevant = _above(rankings, rankings.gains == 0)
     relevant = hits.ordinal - 1
@@ -283,7 +283,7 @@ def _judged(rankings: Rankings, _parameters: Parameters, k: int | None) -> Float
 
 
 def _above(rankings: Rankings, mask: BoolArray) -> IntArray:
-    """Return int64[hits]: how many documents of `mask` rank above each hit."""
+    """Return int64[hits]: the number of documents of `mask` that rank above each hit."""
     hits, counts = rankings.hits, offsets_of(mask)
     begins = rankings.offsets[hits.query]
     above: IntArray = counts[begins + hits.rank - 1] - counts[begins]
@@ -292,7 +292,7 @@ def _above(rankings: Rankings, mask: BoolArray) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The judge behind a family: its kind, profile and threshold. `matches` says it in words."""
+    """The judge of a family: its kind, profile and threshold; `matches` describes it in words."""
 
     name: str
     kind: str
@@ -302,8 +302,8 @@ class Family:
 
 
 MIN_SCORE = 0.8
-"""The threshold of both families. It is part of what their metrics are, as the published definition
-has it, and so is not the default of the judge semantic, 0.75, which is a request's to set."""
+"""The threshold of both families. It is part of the published definition of their metrics, unlike
+the default of the judge semantic, 0.75, which a request may change."""
 
 FAMILIES = {
     family.name: family
@@ -510,7 +510,7 @@ MAX_METRICS = 100
 """The most metrics one request may ask for."""
 
 MAX_CUTOFF = 1_000_000_000
-"""The largest k; no ranking is that long, and beyond 2^53 a float could not hold it."""
+"""The largest k; no ranking is that long, and a float is exact only up to 2^53."""
 
 _NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*))?", re.ASCII)
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
@@ -527,9 +527,9 @@ class MetricNameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric with every parameter settled and its cutoff; `str` is the canonical name.
+    """A metric with all parameters set and its cutoff; `str` is the canonical name.
 
-    `judge` is the signature of the judge it is measured by, where that is not the request's.
+    `judge` is the signature of the judge whose verdicts it uses, if that is not the request's.
     """
 
     metric: Metric
@@ -555,14 +555,14 @@ class Measure:
         return self.metric.function(rankings, self.parameters, self.k)
 
     def judged_by(self, signature: str) -> Measure:
-        """Return the measure over verdicts of that judge; a family's metric can then be taken."""
+        """Return the measure over verdicts of that judge; it is then no longer of a family."""
         return replace(self, metric=replace(self.metric, family=""), judge=signature)
 
     def signature(self, settings: Sequence[tuple[str, str]]) -> str:
-        """Return one stable line that says how the number is made.
+        """Return one stable line that says how the number is computed.
 
-        Name and cutoff, every parameter (defaults too, so that a later default can't change what
-        an old line means), the `settings` the rankings were made under, the metric's version.
+        It has the name and cutoff, every parameter (defaults too, so that a later default can't
+        change what an old line means), the `settings` of the rankings, and the metric's version.
         """
         parameters = [
             f"{parameter.name}:{write_value(self.parameters[parameter.name])}"
@@ -576,10 +576,10 @@ class Measure:
 
 
 def parse_metrics(names: Sequence[str], *, of_values: bool = False) -> tuple[Measure, ...]:
-    """Return the measures that the names of a request stand for, in order.
+    """Return the measures named by a request, in order.
 
-    With `of_values`, where the request brings all values, a name may also be a plain word that no
-    metric of ours has: a rubric's, or that of a text metric. Raises as `parse_names` does.
+    With `of_values`, if the request contains all values, a name may also be a plain word that is
+    not a metric here: a rubric, or a text metric. Raises as `parse_names` does.
     """
 
     def parse(name: str) -> Measure:
@@ -592,10 +592,10 @@ def parse_metrics(names: Sequence[str], *, of_values: bool = False) -> tuple[Mea
 def parse_names(
     names: Sequence[str], parse: Callable[[str], Named], what: str
 ) -> tuple[Named, ...]:
-    """Return what the names of a request stand for, in order; `what` is what one of them names.
+    """Return the parsed names of a request, in order; messages call one of them `what`.
 
-    Raises InvalidField at `metrics` when there is none, at `metrics[i]` when name i breaks a rule
-    or stands for what was named before; LimitExceeded when there are more than MAX_METRICS.
+    Raises InvalidField at `metrics` if there are no names, and at `metrics[i]` if name i breaks a
+    rule or repeats an earlier one; LimitExceeded if there are more than MAX_METRICS.
     """
     need(len(names) > 0, "metrics", f"must name at least one {what}")
     check_limit(len(names), MAX_METRICS, "metrics", "metrics")
@@ -612,7 +612,7 @@ def parse_names(
 
 
 def unknown_name(what: str, name: str, known: Mapping[str, object], meant: str) -> MetricNameError:
-    """Return the error for a name that none of the known ones is; `meant` is what to go by."""
+    """Return the error for a name that is not known; `meant` is used to find similar ones."""
     hint = did_you_mean(meant, known)
     return MetricNameError(
         f"no {what} is called {name[:40]!r}{hint and '; '}{hint} "
@@ -621,12 +621,12 @@ def unknown_name(what: str, name: str, known: Mapping[str, object], meant: str) 
 
 
 def write_value(value: ParameterScalar) -> str:
-    """Return the text of a parameter: a word, or the shortest of a number: 0.5, 1, 1e-07."""
+    """Return the text of a parameter: a word, or a number at its shortest: 0.5, 1, 1e-07."""
     return value if isinstance(value, str) else repr(value + 0.0).removesuffix(".0")
 
 
 def _brought(name: str) -> Measure:
-    """Return a measure of which the caller brings the values."""
+    """Return a measure whose values the caller provides."""
 
     def unknown(_rankings: Rankings, _parameters: Parameters, _k: int | None) -> FloatArray:
         raise ValueError(f"{name} is measured elsewhere; only its values are known here")
@@ -648,7 +648,7 @@ def parse_measure(name: str, metrics: Mapping[str, Metric] = METRICS) -> Measure
 
 
 def _read_cutoff(text: str | None) -> int | None:
-    """Return k, or None when the name has none."""
+    """Return k, or None if the name has none."""
     if text is None:
         return None
     if not _CUTOFF.fullmatch(text) or int(text) > MAX_CUTOFF:

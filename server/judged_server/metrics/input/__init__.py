@@ -1,1 +1,1 @@
-"""Rankings from what callers bring: qrels and runs, gains, verdicts."""
+"""Rankings from callers' input: qrels and runs, gains, verdicts."""

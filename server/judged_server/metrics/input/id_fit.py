@@ -1,8 +1,8 @@
-"""Whether the ids that were retrieved are of the same kind as those that were judged.
+"""Checks whether the retrieved ids are of the same kind as the judged ones.
 
-Ids that are spelt otherwise on the two sides never meet, and the means are 0, or too small, without
-anything wrong in the retriever. So what was missed is looked for in other spellings: a few thousand
-of the ids that were retrieved, not all of a large run.
+If the two sides spell ids differently, the ids never match, and the means are 0, or too small,
+though the retriever is right. So missed ids are searched for in other spellings, among a few
+thousand of the retrieved ids of a large run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCHEME = re.compile(r"^(https?://)?(www\.)?", re.IGNORECASE)
 _ENDING = re.compile(r"(?<=[^./])\.[a-z][a-z0-9]{0,5}$", re.IGNORECASE)
 _WORD = re.compile(r"[a-z][a-z0-9_-]*", re.IGNORECASE | re.ASCII)
 _LONG = 12
-"""Spreadsheets write whole numbers with more digits than this less one as 1.23457E+12."""
+"""Spreadsheets write whole numbers of this many digits or more as 1.23457E+12."""
 
 
 def _whole(name: str) -> str:
@@ -50,7 +50,7 @@ _SAME: Sequence[_Step] = (
     ("in how a number is written", _whole),
     ("in a slash at the end", lambda name: name.rstrip("/") or name),
 )
-"""Spellings of one text: two ids that differ only so hardly are two documents."""
+"""Spellings of one text: two ids that differ only in this are hardly two documents."""
 _ALIKE: Sequence[_Step] = (
     ("in compatible letters (NFKC)", lambda name: unicodedata.normalize("NFKC", name)),
     ("in upper and lower case", str.casefold),
@@ -60,20 +60,20 @@ _ALIKE: Sequence[_Step] = (
     ("in a file's ending", lambda name: _ENDING.sub("", name)),
     ("in punctuation", lambda name: re.sub(r"[\W_]+", "", name) or name),
 )
-"""Spellings that two documents of a collection may have; only many of them are no chance."""
+"""Spellings that two documents of a collection may have: only many such pairs are significant."""
 _ALL = (*_SAME, *_ALIKE)
 _SAMPLE, _RARE = 2_000, 20_000
-"""How many retrieved ids are looked at: of any queries, and of those that expect ids with escapes
+"""The number of retrieved ids examined: of any queries, and of those that expect ids with escapes
 or letters outside ASCII."""
 _KEPT = 100
-"""Ids that are kept to find the nearest of, should nothing be found."""
+"""Ids kept to find the closest pair among, if no expected id was retrieved."""
 _SHOWN = 80
 _MOST = 2**63
-"""More than can be counted; callers send what is added up."""
+"""Limit of sums, since callers send the numbers that are added."""
 
 
 class IdSample:
-    """Looks at the queries of a call for expected ids that were retrieved in another spelling."""
+    """Searches the queries of a call for expected ids retrieved in another spelling."""
 
     def __init__(self) -> None:
         self._looked = self._compared = self._n_alike = self._n_same = 0
@@ -82,13 +82,13 @@ class IdSample:
         self._others: dict[str, None] = {}
 
     def see(self, groups: Iterable[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> None:
-        """Look at some of the groups, given as for JudgedIds.of."""
+        """Examine groups, given as for JudgedIds.of."""
         for found, relevant, grades in groups:
             if found:
                 self.look(grades or relevant, found)
 
     def look(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
-        """Look at a query by the ids of its judged documents, and those that it retrieved."""
+        """Examine a query: the ids of its judged documents, and the retrieved ids."""
         rare = any(not name.isascii() or "%" in name for name in expected)
         if self._looked >= (_RARE if rare else _SAMPLE):
             return
@@ -108,7 +108,7 @@ class IdSample:
             self._others.update(dict.fromkeys(others[:_KEPT]))
 
     def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
-        """Return how ids fit, with the numbers of all queries that retrieved something."""
+        """Return how ids fit; the arguments count the ids of all queries with results."""
         example = self._example
         if example is None and not found and self._missed and self._others:
             example = _nearest(self._missed, self._others)
@@ -119,7 +119,7 @@ class IdSample:
 
 
 def add_fits(fits: Sequence[IdFit]) -> IdFit | None:
-    """Return the fit of the queries of all; None of none."""
+    """Return the fit over the queries of all; None if there are none."""
     if not fits:
         return None
     names = ("expected", "found", "retrieved", "compared", "alike", "same")
@@ -128,7 +128,7 @@ def add_fits(fits: Sequence[IdFit]) -> IdFit | None:
 
 
 def fit_warning(fit: IdFit) -> str:
-    """Return what the reader of the metrics should know, "" where ids fit."""
+    """Return the warning for the reader of the metrics, "" if ids fit."""
     pair = f"for example {_shown(fit.retrieved_id)} and {_shown(fit.expected_id)}"
     how = f", which differ {fit.difference}" if fit.difference else ""
     if fit.expected and fit.retrieved and not fit.found:
@@ -149,7 +149,7 @@ def fit_warning(fit: IdFit) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return an id so that people can tell it from another one that looks the same."""
+    """Return an id in ASCII, so that it differs visibly from one that looks the same."""
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…")
 
 
@@ -165,16 +165,16 @@ def _form(name: str, steps: Sequence[_Step]) -> str:
 
 
 def _alike(missed: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the missed ids that are among the others in another spelling, with that."""
+    """Return pairs of a missed id and the other id that is its other spelling."""
     found = {_form(name, _ALL): name for name in others}
     pairs = ((name, found.get(_form(name, _ALL))) for name in missed)
     return [(a, b) for a, b in pairs if b is not None and _may_be_one(a, b)]
 
 
 def _may_be_one(a: str, b: str) -> bool:
-    """Say whether two ids of one form may be one: `a/x` and `x`, not `a/x` and `b/x`.
+    """Return whether two ids of one form may be the same: `a/x` and `x`, not `a/x` and `b/x`.
 
-    Nor are two whole numbers that begin alike.
+    Two different whole numbers that round to the same are not.
     """
     if a.isdigit() and b.isdigit():
         return _form(a, _SAME) == _form(b, _SAME)
@@ -184,7 +184,7 @@ def _may_be_one(a: str, b: str) -> bool:
 
 
 def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str, str]:
-    """Return an expected id and the one that is the most like it."""
+    """Return an expected id and the retrieved one most similar to it."""
     if found := _alike(expected, retrieved):
         return found[0]
     first = next(iter(expected))
@@ -194,7 +194,7 @@ def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str
 
 
 def _difference(a: str, b: str) -> str:
-    """Return how two spellings of an id differ in words, "" where they are none of one."""
+    """Return in words how two spellings of an id differ, "" if they are not of one id."""
     if a == b:
         return ""
     if _form(a, _ALL) != _form(b, _ALL):

@@ -1,6 +1,6 @@
-"""Groups that are matched by document id: what was judged by id, and what was found of it.
+"""Groups that are matched by document id: their judged documents, and which were retrieved.
 
-Their rankings are those that trec_eval makes of qrels with the same grades, but that the given
+Their rankings are those that trec_eval makes from qrels with the same grades, except that the given
 order is the ranking.
 """
 
@@ -27,14 +27,14 @@ from judged_server.metrics.input.rankings import (
 
 @dataclass(frozen=True, slots=True)
 class JudgedIds:
-    """Which of n groups are matched by document id, and how.
+    """The groups, of n, that are matched by document id, with their judged documents.
 
-    graded   bool[n]: those whose documents have grades; in the others each one named is relevant.
-    offsets  int64[n + 1]; group g judged the documents offsets[g] to offsets[g + 1]: none, if it is
-             not matched by id.
+    graded   bool[n]: groups with graded documents; in the others every document named is relevant.
+    offsets  int64[n + 1]; group g has the judged documents offsets[g] to offsets[g + 1]: none if it
+             is not matched by id.
     grades   float64[offsets[-1]]: above 0 relevant, 0 not relevant, below 0 never judged.
-    places   int64[sum(n_retrieved)]: which of its group's judged documents each result is, counted
-             from 0; -1 where it is none.
+    places   int64[sum(n_retrieved)]: the index of each result among its group's judged documents;
+             -1 if it is not one of them.
     """
 
     graded: BoolArray
@@ -44,7 +44,7 @@ class JudgedIds:
 
     @classmethod
     def of(cls, groups: Sequence[tuple[Sequence[str], Sequence[str], Mapping[str, int]]]) -> Self:
-        """Return groups by the ids of their results, of their relevant documents, and the grades.
+        """Return groups from the ids of their results and relevant documents, and their grades.
 
         A group that is not matched by id has neither of the latter two.
         """
@@ -61,7 +61,7 @@ class JudgedIds:
 
     @classmethod
     def none(cls, n_groups: int, n_retrieved: int) -> Self:
-        """Return groups of which none is matched by id."""
+        """Return groups that are not matched by id."""
         return cls(
             np.zeros(n_groups, np.bool_),
             np.zeros(n_groups + 1, np.int64),
@@ -71,7 +71,7 @@ class JudgedIds:
 
     @classmethod
     def join(cls, parts: Sequence[Self], begins: IntArray) -> Self:
-        """Return the groups of all parts; `begins` are those that continue no other one."""
+        """Return the groups of all parts; `begins` are those that don't continue another one."""
         offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
         kept_offsets, kept = take_groups(offsets, begins)
         return cls(
@@ -87,7 +87,7 @@ class JudgedIds:
         return np.diff(self.offsets) > 0
 
     def fit(self, n_retrieved: IntArray, seen: IdSample) -> IdFit:
-        """Return how ids fit what groups retrieved: int64[n]; `seen` has looked at them."""
+        """Return how ids fit; `n_retrieved` is int64[n], and `seen` has examined the groups."""
         counted = self.by_id & (n_retrieved > 0)
         known = self.places >= 0
         query = owners(offsets_of(n_retrieved))[known]
@@ -96,16 +96,16 @@ class JudgedIds:
         return seen.fit(expected, len(found), int(n_retrieved[counted].sum()))
 
     def n_unjudged(self, rankings: Rankings, rows: IntArray) -> int:
-        """Return how many results of those of the groups `rows` that have grades have none."""
+        """Return the number of results without a grade in graded groups among `rows`."""
         counted = np.isin(rankings.query, rows[self.graded[rows]])
         return int(np.count_nonzero(counted & (self.places < 0)))
 
     def added_to(self, rankings: Rankings, *, weighed: bool, full: float = 1.0) -> Rankings:
-        """Return rankings, in which these groups have found nothing yet, with what they found.
+        """Return rankings, in which these groups have no hits yet, with their hits by id.
 
-        If `weighed`, gains are the grades, and `full` where there are none; then it is known too
-        what was judged. Else they are 1. A document that is found again, in another piece, is a hit
-        only where results are not paired.
+        If `weighed`, gains are the grades, or `full` for groups without grades, and results that
+        were not judged are marked; else gains are 1. A document that is found again, in another
+        piece, is another hit only if results are not paired.
         """
         n = rankings.n_queries
         of_grade, query = owners(self.offsets), rankings.query
