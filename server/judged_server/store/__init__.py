@@ -1,9 +1,9 @@
-"""Where a server keeps what it would rather not compute, or pay for, again.
+"""Persistent storage: caches of replies and vectors, and the record of spending.
 
-kept_rows         replies of language models and vectors of texts in a file, whatever the disk does
-ledger            what was spent of each budget, in a file
-postgres          replies in a database that servers share, and who asks for which
-postgres_ledger   what was spent, in that database
+kept_rows         a SQLite cache of model replies and text vectors that tolerates disk failures
+ledger            spending per budget, in a SQLite file
+postgres          replies in a PostgreSQL database that servers share, and claims on missing replies
+postgres_ledger   spending, in that database
 
-What is kept, under which key, is up to `llm` and `embedding`.
+`llm` and `embedding` choose the keys and the contents.
 """

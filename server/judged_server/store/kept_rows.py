@@ -1,13 +1,12 @@
-"""Rows in a SQLite file: replies of language models, and vectors of texts.
+"""A cache of rows in a SQLite file: replies of language models, or vectors of texts.
 
-The file is in write-ahead mode and shared by the processes of a machine. One thread reads what is
-asked for, another one writes what waits. Each row holds the whole key and a checksum over all of
-itself, and what does not fit it is a miss.
+The processes of a machine share the file, which is in write-ahead mode. One thread reads, another
+writes the queued rows. Each row stores its whole key and a checksum over the row; a row that does
+not match them is a miss.
 
-A file that SQLite can't read is moved aside, and a new one begun. A full or read-only disk switches
-the file off for the rest of the process, with one line in the log. Nothing here raises for what a
-disk can do. What still waits when the file is closed is written; what waits when the process is
-killed is lost.
+A file that SQLite can't read is moved aside and replaced by a new one. A full or read-only disk
+switches the file off for the rest of the process, with one line in the log. Disk failures never
+raise. Queued rows are written when the file is closed, and lost when the process is killed.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from judged_server.scheduling.fairness import settle
 
 DAMAGED = "damaged.sqlite3"
 SIDE_FILES = ("", "-wal", "-shm")
-"""Ends of the names of the files that one of SQLite consists of."""
+"""Suffixes of the files that make up one SQLite database."""
 BUSY_S = 0.05
-"""How long another process may hold the file before a look-up is a miss, or a row is not kept."""
+"""How long to wait for another process's lock before a read is a miss, or a write is dropped."""
 READ_KEYS = 500
-"""Keys of one read: about 5 ms, after which another call has its turn."""
+"""Most keys of one query, which takes about 5 ms; other calls are served between queries."""
 MAX_WAITING_BYTES = 8 << 20
 LINGER_S = 0.25
-"""How long rows wait for others to be written with."""
+"""How long a row waits for more rows to share its transaction."""
 HURRIED_LINGER_S = 0.003
-"""How long they do where somebody waits until they are written."""
+"""The same while a caller waits for the write."""
 
 DAY_S = 86_400
-"""A row from so far in the future does not count: it would for ever, by a clock put right since."""
+"""Rows dated further ahead are ignored: written under a wrong clock, they would hardly expire."""
 
 _PAGE = 8192
 _EVICT_FROM, _HURRY_FROM = 0.8, 0.87
@@ -59,7 +58,7 @@ _DISK = {
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_PERM,
 }
-# The rows are numbered by `n` in their order of arrival.
+# `n` numbers the rows in the order of their insertion, for eviction.
 _CREATE = """
 CREATE TABLE IF NOT EXISTS kept (
   n INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, crc INTEGER NOT NULL,
@@ -67,7 +66,7 @@ CREATE TABLE IF NOT EXISTS kept (
   model TEXT NOT NULL, created INTEGER NOT NULL)
 """
 _COLUMNS = "crc, key, payload, rubric, version, model, created"
-# One statement for any number of ids: a connection keeps its last 128, prepared.
+# One statement for any number of ids, so that it stays in the cache of 128 prepared statements.
 _BY_ID = f"SELECT {_COLUMNS} FROM kept WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
 _ADD = f"INSERT OR REPLACE INTO kept (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _EVICT = "DELETE FROM kept WHERE n IN (SELECT n FROM kept ORDER BY n LIMIT ?)"
@@ -78,10 +77,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A file's name, and its words for the log: a plural, and what is done without the file.
+    """A kind of file: its name, and for the log its contents and what happens without the file.
 
-    The number in the name is the format's: versions of judged that differ in it share the folder,
-    not a file.
+    The number in the name is the format version. Versions of judged with different formats can
+    share a folder: they use different files.
     """
 
     name: str
@@ -92,19 +91,19 @@ class Kind:
 REPLIES = Kind(
     "replies-2.sqlite3",
     "replies",
-    "models are asked anew (--llm-cache memory does without a file)",
+    "models are asked again (use --llm-cache memory to run without a file)",
 )
 VECTORS = Kind(
     "vectors-2.sqlite3",
     "vectors",
-    "texts are embedded anew (--vector-cache memory does without a file)",
+    "texts are embedded again (use --vector-cache memory to run without a file)",
 )
 
 
 class Row(NamedTuple):
-    """What is kept under a key; of a reply also to which rubric, of which model, and when given.
+    """A stored payload and its key; a reply also has its rubric, its model and its time.
 
-    `model` is the operator's name, `created` in whole seconds since 1970.
+    `model` is the name in the operator's settings, `created` is in whole seconds since 1970.
     """
 
     key: bytes
@@ -116,12 +115,12 @@ class Row(NamedTuple):
 
     @property
     def checksum(self) -> int:
-        """CRC-32 over all of it, types included."""
+        """CRC-32 over all fields and their types."""
         return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
 
 
 class StoreAway(Exception):
-    """A store that servers share can't be reached, or does not answer in time."""
+    """The shared store can't be reached, or does not answer in time."""
 
 
 @dataclass(slots=True)
@@ -131,7 +130,7 @@ class _Link:
 
 
 class KeptRows:
-    """One file. `read`, `write` and `close` are not for the event loop's thread."""
+    """One file. Don't call `read`, `write` or `close` on the event loop: they block."""
 
     def __init__(
         self,
@@ -149,7 +148,7 @@ class KeptRows:
         self._links: dict[str, _Link] = {}
         self._rebuilds = 0
         self.on = True
-        """Whether it is in use; once False it stays so."""
+        """Whether the file is in use; once False it stays False."""
         self._lock = threading.Lock()
         self._asked: deque[tuple[Sequence[bytes], asyncio.Future[dict[bytes, Row]]]] = deque()
         self._waiting: list[Row] = []
@@ -163,18 +162,18 @@ class KeptRows:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a store of several servers that can't be reached now."""
+        """Whether a shared store is unreachable: never, this is a file."""
         return False
 
     async def claim(self, key: bytes, within_s: float) -> Row | None:  # noqa: ARG002 - see PostgresRows
-        """Return None: whoever misses a row may ask for it."""
+        """Return None: a file has no claims, so the caller may ask the model."""
         return None
 
     def release(self, key: bytes) -> None:
-        """Give up a claim; there are none."""
+        """Do nothing: a file has no claims."""
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return what is stored under keys."""
+        """Return the stored rows of keys, by key."""
         found: dict[bytes, Row] = {}
         for start in range(0, len(keys), READ_KEYS):
             if not self.on or self._closed:
@@ -189,9 +188,9 @@ class KeptRows:
         return found
 
     def put(self, rows: Sequence[Row]) -> Future[None] | None:
-        """Let all of the rows be written soon; None where none will be.
+        """Queue rows to be written; return None when they are dropped.
 
-        The future is done once they were written, or could not be.
+        The future is done once the rows were written or the write failed.
         """
         size = sum(map(_size, rows))
         with self._lock:
@@ -204,9 +203,9 @@ class KeptRows:
             return self._next_write
 
     async def keep(self, row: Row, within_s: float) -> None:
-        """Return once a row is with the operating system, or was not written in time.
+        """Write a row; return once the operating system has it, or the time is over.
 
-        While a write is late nobody waits for another: a disk that hangs delays few answers.
+        While an earlier write is late, don't wait: so a disk that hangs delays few answers.
         """
         written = self.put([row])
         if within_s > 0:
@@ -220,7 +219,7 @@ class KeptRows:
             self._late = written
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the queued rows, and close the file."""
         with self._lock:
             self._closed = True
         self._hurried.set()
@@ -231,19 +230,19 @@ class KeptRows:
             self._drop(role)
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, Row]:
-        """Return the whole rows that are stored under keys, by key."""
+        """Return the stored rows of keys that match their checksum, by key."""
         wanted = set(keys)
         ids = json.dumps([_id(key) for key in wanted])
         found: dict[bytes, Row] = {}
         for crc, *values in self._rows(_BY_ID, [ids]):
             row = Row(*values)
-            with suppress(TypeError):  # a payload that is no bytes
+            with suppress(TypeError):  # a payload that is not bytes
                 if row.checksum == crc and row.key in wanted:
                     found[row.key] = row
         return found
 
     def write(self, rows: Sequence[Row]) -> bool:
-        """Store rows in one transaction, the oldest ones making room; False if that failed."""
+        """Store rows in one transaction that evicts the oldest if need be; False if it failed."""
 
         def add(db: sqlite3.Connection) -> bool:
             self._make_room(db, len(rows))
@@ -253,12 +252,12 @@ class KeptRows:
         return bool(self.change(add))
 
     def count(self) -> tuple[int, int]:
-        """Return how many rows are stored, and the bytes of what they hold."""
+        """Return the number of rows, and the bytes of their payloads."""
         found = self._rows("SELECT count(*), ifnull(sum(length(payload)), 0) FROM kept")
         return found[0] if found else (0, 0)
 
     def purge(self) -> int | None:
-        """Delete all rows, overwriting them; return how many, None if the file can't be written."""
+        """Delete and overwrite all rows; return their number, None if that failed."""
 
         def delete(db: sqlite3.Connection) -> int:
             db.execute("PRAGMA secure_delete = ON")
@@ -267,7 +266,7 @@ class KeptRows:
         return self.change(delete)
 
     def change(self, change: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """Change the file in one transaction; None if that failed."""
+        """Run `change` in one transaction; return its result, None if it failed."""
 
         def transact(db: sqlite3.Connection) -> Result:
             with transaction(db):
@@ -276,7 +275,7 @@ class KeptRows:
         return self._use("write", transact)
 
     def _answer(self) -> None:
-        """Answer all who have asked by now; what is asked together is read together."""
+        """Answer all queued reads, with one query for up to READ_KEYS keys."""
         while self._asked:
             asked = []
             keys: set[bytes] = set()
@@ -317,7 +316,7 @@ class KeptRows:
         return self._use("read", lambda db: db.execute(query, values).fetchall()) or []
 
     def _use(self, role: str, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """Return what comes of using the file, None when it can't be used."""
+        """Return the result of `work` on the file, None when the file can't be used."""
         link = self._link(role)
         if link is None:
             return None
@@ -339,7 +338,7 @@ class KeptRows:
             db.execute(_EVICT, [coming * (16 if share > _HURRY_FROM else 2)])
 
     def _link(self, role: str) -> _Link | None:
-        """Return a connection to the file that is at its path now; None when there is none."""
+        """Return a connection to the file now at the path, None if it can't be opened."""
         if not self.on:
             return None
         try:
@@ -391,7 +390,7 @@ class KeptRows:
             self._move_aside(link, error)
 
     def _move_aside(self, link: _Link | None, error: Exception) -> None:
-        """Move a damaged file away, unless another process has done so in the meantime."""
+        """Move a damaged file aside, unless another process has already replaced it."""
         self._rebuilds += 1
         try:
             if link is not None and self._path.stat().st_ino != link.inode:
@@ -403,7 +402,7 @@ class KeptRows:
             self._switch_off(failure.strerror or str(failure))
             return
         logger.warning(
-            "stored %s in %s can't be read (%s); moved to %s, and begun anew",
+            "stored %s in %s can't be read (%s); moved to %s; a new file is used",
             self._kind.what, self._path, error, DAMAGED,
         )  # fmt: skip
 
@@ -417,13 +416,13 @@ class KeptRows:
         if self.on:
             self.on = False
             logger.warning(
-                "stored %s in %s are not used any more: %s; %s",
+                "stored %s in %s are no longer used: %s; %s",
                 self._kind.what, self._folder, why, self._kind.instead,
             )  # fmt: skip
 
 
 def _id(key: bytes) -> int:
-    """Return the first 8 bytes of a key, as a signed number."""
+    """Return the first 8 bytes of a key as a signed integer."""
     return int.from_bytes(key[:8], "little", signed=True)
 
 
@@ -432,9 +431,9 @@ def _size(row: Row) -> int:
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file of its owner's alone, unless there is one. Raises OSError.
+    """Create an empty file that only its owner can read, unless it exists. Raises OSError.
 
-    No other thread may open it before this returns.
+    No other thread may open the file before this returns.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -443,7 +442,7 @@ def make_private(path: Path) -> None:
 def connect(path: Path, busy_s: float, page_size: int = 4096) -> sqlite3.Connection:
     """Return a connection to a file in write-ahead mode. Raises sqlite3.Error.
 
-    Others may keep the file to themselves for `busy_s` seconds.
+    It waits up to `busy_s` seconds for another connection's lock.
     """
     db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
@@ -458,7 +457,7 @@ def connect(path: Path, busy_s: float, page_size: int = 4096) -> sqlite3.Connect
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Do all of a `with`, or nothing of it where it raises."""
+    """Run a `with` block in a transaction; roll back if it raises."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -1,19 +1,19 @@
-"""What servers have spent, where it survives their restarts and kills.
+"""The record of spending, which survives restarts and kills of servers.
 
-That is a file of those of one machine, or the store that servers share (`store.postgres_ledger`).
+It is a file shared by the servers of a machine, or a shared store (`store.postgres_ledger`).
 
-An account is a budget: that of the server, or one of a tenant. In a period (a day, a month) it has
+An account is a budget of the server or of a tenant. In a period (a day, a month) it has
 
-* what is settled: spent for good, by whom ever, and
-* leases: what a process has drawn and not settled yet. It renews them while it runs; those of one
-  that was killed end LEASE_S later, and what they held can be drawn again.
+* a settled amount: spent by any process, for good, and
+* leases: money that a process has drawn and not settled yet. A process renews its leases while it
+  runs; those of a killed process end after LEASE_S, and their money can be drawn again.
 
-What is settled is written before the answer that it paid for is given, so that a kill loses no
-charge but for questions under way. There is also what each tenant asked of each model, by day and
-by judge; of what no budget counts, a kill may lose what waits to be written.
+A charge is written before its answer is returned, so that a kill loses only the charges of
+questions in flight. The ledger also records the usage of each tenant by day, judge and model. A
+kill may lose queued usage that no budget counts.
 
-A thread of its own reads and writes, one thing after the other, so that the event loop never waits
-for another process; what comes while it writes is written together.
+One thread does all reads and writes, in turn, so that the event loop never waits for another
+process. Entries that arrive during a write are written together in the next.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from judged_server.store.kept_rows import connect, make_private, transaction
 from judged_server.telemetry import Logger
 
 BUSY_S = 1.0
-"""How long another process may keep the file to itself; its turns take less than a millisecond."""
+"""How long to wait for another process's lock; a transaction takes less than a millisecond."""
 AGAIN_S = 0.1
-"""How long after a failure it is tried again, where somebody waits."""
+"""How long after a failure a write is retried, while a caller waits for it."""
 LEAVING_S = 5.0
-"""How long a process that ends waits for the file."""
+"""How long a process waits for the file's lock as it closes the ledger."""
 LINGER_S = 0.005
-"""How long what waits to be written waits for more: a transaction takes a fifth of a question."""
+"""How long an entry waits for more to share its transaction, which costs a fifth of a question."""
 LEASE_S = 60.0
-"""How long a process that does not renew it keeps what it has drawn."""
+"""How long a lease lasts that its process does not renew."""
 
-# PostgreSQL's statements; `_for_file` makes SQLite's of them.
+# Statements for PostgreSQL; `_for_file` translates them for SQLite.
 TABLES = """
 CREATE TABLE IF NOT EXISTS judged_settled_1 (
   account text, period text, currency text, nano bigint NOT NULL,
@@ -67,12 +67,12 @@ _SETTLE = f"""
 INSERT INTO judged_settled_1 (account, period, currency, nano) VALUES (%s, %s, %s, %s)
 ON CONFLICT (account, period, currency) DO UPDATE
 SET nano = least(CAST(judged_settled_1.nano AS numeric) + EXCLUDED.nano, {MOST_NANO})
-"""  # noqa: S608 - of our own words, here and below
+"""  # noqa: S608 - built from constants, here and below
 _RELEASE = f"""
 UPDATE judged_leases_1 SET nano = greatest(0, nano - %s), until = {_UNTIL}
 WHERE {_OF} AND process = %s
 """  # noqa: S608
-# One that began before a machine was started anew may end later than any can.
+# A file's clock counts from boot: a lease from before a reboot may end beyond now + LEASE_S.
 _END = f"""
 DELETE FROM judged_leases_1
 WHERE {_OF} AND (until < judged_now_1() OR until > judged_now_1() + {LEASE_S})
@@ -106,12 +106,12 @@ ORDER BY day, tenant
 
 @cache
 def _for_file(statement: str) -> str:
-    """Return a statement for a file, whose tables have plain names."""
+    """Return the statement for SQLite, where tables and functions have no prefix."""
     return re.sub(r"judged_(\w+?)_1\b", r"\1", statement).replace("%s", "?")
 
 
 class Account(NamedTuple):
-    """A budget in one period: "" for the server's, or that of a tenant."""
+    """A budget in one period; `account` is a tenant, or "" for the server."""
 
     account: str
     period: str
@@ -119,16 +119,16 @@ class Account(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What was drawn, and all that is settled or drawn by anybody since."""
+    """The amount drawn, and the total of settled amounts and leases after it."""
 
     amount: int
     taken: int
 
 
 class Used(NamedTuple):
-    """What a tenant asked of a model by a judge and a rubric on a day; `nano` are nano-units.
+    """Usage of a model by a tenant on a day, for a judge and a rubric; `nano` is in nano-units.
 
-    The judge is its kind.
+    `judge` is the kind of the judge.
     """
 
     day: str
@@ -144,7 +144,7 @@ class Used(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What was spent of a budget for good, and how much of what was drawn is given back."""
+    """An amount spent from a budget, and an amount to release from this process's lease."""
 
     account: Account
     spent: int
@@ -157,7 +157,7 @@ _log = Logger("budget")
 
 
 class LedgerFault(Exception):
-    """It can't be read or written, so that nobody knows what was spent."""
+    """The ledger can't be read or written, so that the spending is unknown."""
 
 
 def _wake(waiters: Iterable[asyncio.Future[bool]], is_written: bool) -> None:
@@ -167,13 +167,13 @@ def _wake(waiters: Iterable[asyncio.Future[bool]], is_written: bool) -> None:
 
 
 def boot_time() -> float:
-    """Return seconds that all processes of a machine share, and that no clock change moves."""
+    """Return seconds since boot: all processes agree on them, and clock changes don't move them."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 class Ledger(ABC):
-    """What was spent, as one process sees it. Used on one event loop."""
+    """One process's access to the spending, for use on one event loop."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -187,51 +187,51 @@ class Ledger(ABC):
 
     @property
     def is_away(self) -> bool:
-        """Whether it is kept in a store of several servers that can't be reached now."""
+        """Whether the ledger is in a shared store that is unreachable now."""
         return False
 
     @abstractmethod
     def close(self) -> None:
-        """Write what waits, give back what this process has drawn, and end."""
+        """Write the queued entries, end this process's leases, and close the ledger."""
 
     @abstractmethod
     async def _on_thread(self, work: Callable[[], Result]) -> Result:
-        """Return what comes of work on the thread. Raises LedgerFault."""
+        """Run `work` on the ledger's thread; return its result. Raises LedgerFault."""
 
     @abstractmethod
     def _execute(self, statement: str, values: Sequence[object]) -> Iterable[tuple[Any, ...]]:
-        """Return the rows that a statement gives. For the thread, as all below."""
+        """Return the rows of a statement. On the thread, as is all that reads or writes below."""
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[object]:
-        """Return what does all of a `with`, or nothing of it."""
+        """Return a transaction to use in a `with`."""
 
     def _begins(self) -> bool:
-        """Return whether the batch in this transaction has not been written before."""
+        """Return False if an earlier transaction has already committed this batch."""
         return True
 
     async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
-        """Draw as much as is wanted, or left below a limit. Raises LedgerFault.
+        """Lease `wanted`, or as much as the limit leaves. Raises LedgerFault.
 
-        `holds` is what this process has drawn before: it counts even if it slept through its lease.
+        `holds` is what this process had drawn before; it is leased again if that lease has ended.
         """
         return await self._on_thread(partial(self._draw, account, limit, wanted, holds))
 
     def settle(self, account: Account, spent: int, released: int) -> None:
-        """Write soon what was spent for good, and give back so much of what was drawn."""
+        """Queue an amount spent, and an amount to release from the lease."""
         if spent or released:
             self._waiting.append(Settled(account, spent, released))
             self._write_soon()
 
     def note(self, used: Used) -> None:
-        """Write soon what a tenant asked of a model."""
+        """Queue usage to be written."""
         self._waiting.append(used)
         self._write_soon()
 
     async def written(self, within_s: float | None = None) -> bool:
-        """Return once all that was settled or noted before is in the file: True.
+        """Wait until all entries queued before are written; return True.
 
-        False when the time was over before; None waits for as long as it takes.
+        Return False if that takes longer than `within_s`; with None wait without a limit.
         """
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -243,21 +243,21 @@ class Ledger(ABC):
             return False
 
     async def renew(self) -> None:
-        """Keep what this process has drawn for LEASE_S more."""
+        """Renew this process's leases for LEASE_S."""
         with suppress(LedgerFault):
             await self._on_thread(self._renew)
 
     async def used(self, since: str, tenant: str | None = None) -> list[Used]:
-        """Return what was used from a day on, by one tenant or by all, the oldest first."""
+        """Return usage since a day, of one tenant or all, oldest first. Raises LedgerFault."""
         await self.written(BUSY_S)
         return await self._on_thread(partial(self.read_used, since, tenant))
 
     def _renew(self) -> None:
-        self._write()  # what could not be written, and nobody waits for any more
+        self._write()  # retries failed writes that no caller waits for
         self._execute(_RENEW, [self._process])
 
     def read_used(self, since: str, tenant: str | None = None) -> list[Used]:
-        """Return the same, for the thread that has it to itself. Raises what the driver does."""
+        """Return the same, on the ledger's thread. Raises the driver's errors."""
         return [Used(*row) for row in self._execute(READ_USED, [since, tenant, tenant])]
 
     def _write_soon(self) -> None:
@@ -265,19 +265,19 @@ class Ledger(ABC):
             self._writer = asyncio.create_task(self._write_all())
 
     async def _write_all(self) -> None:
-        """Write until nothing waits; after a failure, until nobody waits for it."""
+        """Write until the queue is empty; after a failure, retry while a caller waits."""
         waiters = self._waiters
         try:
             while self._waiting or self._waiters:
                 await asyncio.sleep(LINGER_S)
-                # Those who come while it writes need the next round, even where nothing waits by
-                # then: `_draw` may be writing it.
+                # Callers that come during the write wait for the next, even if the queue is empty
+                # by then: `_draw` may be writing their entries.
                 waiters, self._waiters = self._waiters, []
                 try:
                     await self._on_thread(self._write)
                 except LedgerFault as fault:
-                    # It stays here, and what was drawn for it stays drawn: nothing more is asked
-                    # than there was money for.
+                    # The entries stay queued and their money stays leased, so that no more is
+                    # spent than was drawn.
                     if not self._is_failing:
                         self._warn(fault)
                     self._is_failing = True
@@ -296,7 +296,7 @@ class Ledger(ABC):
         _log.warning("spending not written", file=self._where, reason=str(error))
 
     def _write(self) -> None:
-        """Write all that waits; what can't be written waits on."""
+        """Write the queued entries; on failure they stay queued."""
         while self._batch or self._waiting:
             if not self._batch:
                 self._batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
@@ -322,10 +322,10 @@ class Ledger(ABC):
             self._execute(_USED, [*key, *counts])
 
     def _draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
-        self._write()  # what could not be written before counts before anything is drawn
+        self._write()  # spending not yet written counts against the limit
         lease = [*account, self._process]
         with self._transaction():
-            self._execute(_SETTLE, [*account, 0])  # from here on others wait
+            self._execute(_SETTLE, [*account, 0])  # locks the account's row
             self._execute(_END, account)
             if holds:
                 self._execute(_LEASE_AGAIN, [*lease, holds])
@@ -337,16 +337,16 @@ class Ledger(ABC):
         return Drawn(drawn, taken + drawn)
 
     def _end(self) -> None:
-        """Write what waits, and give back what this process has drawn."""
+        """Write the queued entries, and end this process's leases."""
         self._write()
         self._execute(_LEAVE, [self._process])
 
 
 class FileLedger(Ledger):
-    """A file of the servers of a machine."""
+    """A ledger in a SQLite file that the servers of a machine share."""
 
     def __init__(self, path: Path, now: Callable[[], float] = boot_time) -> None:
-        """Open the file, or make it. Raises SettingsError when that fails."""
+        """Open or create the file. Raises SettingsError if that fails."""
         super().__init__(str(path))
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         try:
@@ -383,7 +383,7 @@ class FileLedger(Ledger):
         return transaction(self._db)
 
     def close(self) -> None:
-        """Write what waits, give back what this process has drawn, and close the file."""
+        """Write the queued entries, end this process's leases, and close the file."""
         if self._closed:
             return
         self._closed = True

@@ -1,16 +1,16 @@
-"""Replies of language models in a PostgreSQL database that servers share, and who asks for which.
+"""Replies of language models in a PostgreSQL database that servers share, and claims on them.
 
-Where a reply is missing, one server claims it: a claim is the reply's own row without a payload.
-Others follow it, looking every FOLLOW_S, until the reply is there or the claim has ended: it was
-released, or its process is gone. Each process has a lease, by the database's clock, which it renews
-as long as it runs.
+One server claims a missing reply, and asks the model: a claim is the reply's row with an empty
+payload. Other servers poll the row every FOLLOW_S until the reply is there or the claim has ended:
+it was released, or the lease of its process has expired. Each process renews its lease while it
+runs; leases use the database's clock.
 
-Two threads have a connection each: one reads and writes replies, the other one has to do with
-claims. What waits is done together, by statements that take their rows in the order of the keys, so
-that no two servers wait for each other.
+Two threads have a connection each: one reads and writes replies, the other handles claims. Queued
+requests are served in batches, by statements that lock rows in the order of their keys, so that
+servers can't deadlock.
 
-A connection that was cut is opened anew, and what it did is done again, before anybody is told.
-While the database is away nothing waits for it but replies that came.
+After a cut connection the thread reconnects and repeats its batch before it reports a failure.
+While the database is unreachable only new replies are queued; all other requests fail at once.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from judged_server.store.ledger import TABLES
 from judged_server.telemetry import Logger
 
 LEASE_S = 6.0
-"""How long the claims of a process count that does not renew its lease."""
+"""How long the claims of a process stand after it last renewed its lease."""
 RENEW_S = 2.0
 FOLLOW_S = 0.1
 PATIENCE_S = 2.0
-"""How long the database may stand still until it is away."""
+"""How long a batch may take until the database counts as unreachable."""
 AGAIN_S = 0.5
-"""How long after a failure a connection is tried again."""
+"""How long after a failure a thread connects again."""
 LEAVING_S = 5.0
-"""How long a process that ends waits for the database."""
+"""How long `close` waits for the database."""
 
 _LOOK_S = 0.5
 _BATCH = 500
-"""Keys or rows of one statement."""
+"""Most keys or rows of one statement."""
 _STATEMENT_S = 5.0
 _SCHEMA_LOCK = 0x6A756467
 _SCHEMA = """
@@ -64,8 +64,8 @@ CREATE OR REPLACE FUNCTION judged_now_1() RETURNS float8 LANGUAGE sql VOLATILE A
 CREATE TABLE IF NOT EXISTS judged_writers_1 (process text PRIMARY KEY, last bigint NOT NULL);
 """
 _LAST_TABLE = "judged_used_1"
-# A function, since it sees what has been committed when it is called: a statement that waited for
-# another process's claim would not see the lease that came with it.
+# judged_runs_1 is volatile, so that it sees what was committed before its call: else a statement
+# that waited for another process's claim would not see the lease committed with that claim.
 _READ = """
 SELECT crc, key, payload, rubric, version, model, created FROM judged_replies_1
 WHERE key = ANY(%b::bytea[]) AND (payload <> '' OR judged_runs_1(process))
@@ -88,7 +88,7 @@ ON CONFLICT (key) DO UPDATE SET crc = 0, payload = '', created = 0, process = EX
 WHERE CASE WHEN r.payload = '' THEN NOT judged_runs_1(r.process)
   ELSE r.created <= %s::float8 OR r.created >= %s::float8 END
 RETURNING r.key
-"""  # noqa: S608 - as above
+"""  # noqa: S608 - built from constants
 _RELEASE = """
 DELETE FROM judged_replies_1 WHERE key IN (
   SELECT key FROM judged_replies_1 WHERE key = ANY(%b::bytea[]) AND process = %s AND payload = ''
@@ -111,12 +111,12 @@ _log = Logger("store")
 
 
 def connect(url: str, *, durable: bool = True) -> Connection:
-    """Return a connection to a database that has the tables, or gets them.
+    """Connect to a database, and create its tables if they are missing. Raises psycopg.Error.
 
-    What it writes is on disk before anybody is told, unless not `durable`. Raises psycopg.Error.
+    If `durable`, a commit returns once it is on disk.
     """
     own = {
-        "connect_timeout": 2,  # the least there is
+        "connect_timeout": 2,  # the least that libpq allows
         "keepalives_idle": 5,
         "keepalives_interval": 2,
         "keepalives_count": 2,
@@ -126,10 +126,10 @@ def connect(url: str, *, durable: bool = True) -> Connection:
     } | conninfo_to_dict(url)
     options = f"-c statement_timeout={_STATEMENT_S:g}s -c synchronous_commit="
     own["options"] = f"{own.get('options', '')} {options}{'on' if durable else 'off'}".strip()
-    # Planned anew each time: the plan for a table that has just been made reads all of it.
+    # No prepared statements: a plan made while a table was empty would keep scanning all of it.
     db: Connection = psycopg.connect(**own, autocommit=True, prepare_threshold=None)
     try:
-        # First whether it is there: a role that may use tables need not be one that makes them.
+        # Check first: the role may be allowed to use the tables, but not to create them.
         if db.execute("SELECT to_regclass(%s)", [_LAST_TABLE]).fetchone() == (None,):
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", [_SCHEMA_LOCK])
@@ -142,7 +142,7 @@ def connect(url: str, *, durable: bool = True) -> Connection:
 
 
 def check_url(url: str) -> None:
-    """Raise SettingsError for what is no address of a database; the message shows none of it."""
+    """Raise SettingsError for a malformed URL; the message doesn't quote it, for its password."""
     try:
         conninfo_to_dict(url)
     except psycopg.Error:
@@ -154,7 +154,7 @@ def check_url(url: str) -> None:
 
 @contextmanager
 def command_connection(url: str) -> Iterator[Connection]:
-    """Lend a command a connection, for as long as it takes. Raises SettingsError."""
+    """Yield a connection without a statement timeout, for a command. Raises SettingsError."""
     check_url(url)
     try:
         with connect(url) as db:
@@ -165,7 +165,7 @@ def command_connection(url: str) -> Iterator[Connection]:
 
 
 def stored_replies(url: str, *, purge: bool) -> tuple[int, int]:
-    """Return how many replies are stored, and their bytes; delete them to `purge`.
+    """Return the number of stored replies and their bytes; if `purge`, delete them.
 
     Raises SettingsError.
     """
@@ -175,17 +175,17 @@ def stored_replies(url: str, *, purge: bool) -> tuple[int, int]:
 
 
 class Asked(NamedTuple):
-    """What somebody waits for, in words of the work that it is for."""
+    """A request to a worker, and the future of its answer."""
 
     what: Any
     future: asyncio.Future[Any]
 
 
 class Worker(threading.Thread):
-    """A thread with a connection, by which `work` does what is asked, and `tell`s what came of it.
+    """A thread with a connection that passes queued requests to `work`.
 
-    It is called with what was asked, and again with the same if it failed, but for what it took off
-    the list. It returns after how many seconds it has to be called again even so, None for never.
+    `work` answers them with `tell`. If it fails it is called again with those that it has not
+    removed from the list. It returns the seconds until its next call, None to wait for a request.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Worker(threading.Thread):
         *,
         durable: bool = True,
     ) -> None:
-        """Raise SettingsError for a bad address; a database that is away is waited for."""
+        """Raise SettingsError for a bad address; an unreachable database is retried."""
         check_url(url)
         super().__init__(name=name, daemon=True)
         self._url, self._work, self._durable = url, work, durable
@@ -204,7 +204,7 @@ class Worker(threading.Thread):
         self._asked: deque[Asked] = deque()
         self._batch: list[Asked] = []
         self._woken = threading.Event()
-        self.is_closing = self._is_told = False
+        self.is_closing = self._is_outage_logged = False
         self._failures = 0
         self._began: float | None = None
 
@@ -216,11 +216,11 @@ class Worker(threading.Thread):
         return stands or self._failures > 1 or not self.is_alive()
 
     def wake(self) -> None:
-        """Let it call `work`."""
+        """Call `work` soon, even without a request."""
         self._woken.set()
 
     async def ask(self, what: object) -> Any:  # noqa: ANN401
-        """Return the answer to what is asked. Raises StoreAway where there is none."""
+        """Return the answer to a request. Raises StoreAway if the database doesn't give one."""
         if self.is_away:
             raise StoreAway
         future = asyncio.get_running_loop().create_future()
@@ -229,7 +229,7 @@ class Worker(threading.Thread):
         try:
             while not future.done():
                 if self.is_away:
-                    self._tell("it does not answer")
+                    self._log_outage("it does not answer")
                     raise StoreAway
                 await asyncio.wait({future}, timeout=_LOOK_S)
             return future.result()
@@ -237,13 +237,13 @@ class Worker(threading.Thread):
             future.cancel()
 
     def close(self) -> None:
-        """End it once it has done what waits, or can't."""
+        """End the thread once its queue is done, or the database is unreachable."""
         self.is_closing = True
         self._woken.set()
         self.join(LEAVING_S)
 
     def run(self) -> None:
-        """Work until it is closed."""
+        """Serve requests until `close`."""
         while True:
             self._woken.clear()
             is_closing, self._began = self.is_closing, time.monotonic()
@@ -252,7 +252,7 @@ class Worker(threading.Thread):
             if is_closing and (pause is None or self._failures > 1):
                 break
             if self._failures > 1:
-                time.sleep(AGAIN_S)  # whoever comes in the meantime is told at once
+                time.sleep(AGAIN_S)  # `is_away` is True meanwhile, so requests fail at once
             elif not self._asked:
                 self._woken.wait(pause)
         if self._db is not None:
@@ -265,26 +265,26 @@ class Worker(threading.Thread):
         try:
             self._db = self._db or connect(self._url, durable=self._durable)
             pause = self._work(self._db, self._batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+        except Exception as error:  # noqa: BLE001 - any error is retried
             if self._db is not None:
                 self._db.close()
             self._db = None
             self._failures += 1
             if not isinstance(error, psycopg.Error):
                 _log.exception("store failed", connection=self.name)
-            if self._failures > 1:  # a connection that was cut says nothing of the database
-                self._tell(str(error).partition("\n")[0] or type(error).__name__)
+            if self._failures > 1:  # one failure may be just a cut connection
+                self._log_outage(str(error).partition("\n")[0] or type(error).__name__)
             return 0.0
         self._batch, self._failures = [], 0
-        if self._is_told:
-            self._is_told = False
+        if self._is_outage_logged:
+            self._is_outage_logged = False
             _log.info("store reachable again", connection=self.name)
         return pause
 
-    def _tell(self, reason: str) -> None:
-        """Write one line in the log until the database is back."""
-        if not self._is_told:
-            self._is_told = True
+    def _log_outage(self, reason: str) -> None:
+        """Log an outage, once until the database is back."""
+        if not self._is_outage_logged:
+            self._is_outage_logged = True
             _log.warning("store unreachable", connection=self.name, reason=reason)
 
 
@@ -295,20 +295,20 @@ class _Claim:
 
 
 class PostgresRows:
-    """The database as one process sees it. `close` is not for the event loop's thread."""
+    """One process's access to the replies. Don't call `close` on the event loop: it blocks."""
 
     def __init__(self, url: str, ttl_s: float) -> None:
-        """Let rows count for `ttl_s` seconds from when they were created.
+        """Start the threads; rows expire `ttl_s` seconds after their creation.
 
-        A database that is away is waited for. Raises SettingsError for a bad address.
+        Raises SettingsError for a bad address; an unreachable database is retried.
         """
         self._process = uuid.uuid4()
         self._ttl_s = ttl_s
         self._lock = threading.Lock()
         self._puts: dict[bytes, tuple[Row, asyncio.Future[None]]] = {}
         self._released: deque[bytes] = deque()
-        self._doubtful: set[bytes] = set()
-        """Keys that may be claimed without anybody's knowledge, or are to be released."""
+        self._to_release: set[bytes] = set()
+        """Keys to release: no longer wanted, or claimed by a statement whose result was lost."""
         self._followed: dict[bytes, list[Asked]] = {}
         self._renewed = self._looked = -LEASE_S
         self._moving = Worker("replies", url, self._move)
@@ -318,11 +318,11 @@ class PostgresRows:
 
     @property
     def is_away(self) -> bool:
-        """Whether the database can't be used now."""
+        """Whether the database is unreachable now."""
         return self._moving.is_away or self._claiming.is_away
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]:
-        """Return the whole rows that are stored under keys; none while the database is away."""
+        """Return the undamaged rows of keys, by key; none while the database is unreachable."""
         found: dict[bytes, Row] = {}
         if not self.is_away:
             with suppress(StoreAway):
@@ -330,9 +330,9 @@ class PostgresRows:
         return found
 
     async def keep(self, row: Row, within_s: float) -> None:
-        """Return once a row is in the database, or was not in time.
+        """Queue a row, and return once it is in the database or the time is over.
 
-        Rows wait for a database that is away, up to MAX_WAITING_BYTES of them.
+        Rows stay queued while the database is unreachable, up to MAX_WAITING_BYTES in all.
         """
         written = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -346,10 +346,10 @@ class PostgresRows:
             await asyncio.wait({written}, timeout=within_s)
 
     async def claim(self, key: bytes, within_s: float | None = None) -> Row | None:
-        """Return None once a key is this process's, to keep a row under it or to release it.
+        """Return None once this process has claimed a key: `keep` a row, or `release` the key.
 
-        Or the row that counts and is there, or comes from the process that had claimed the key; a
-        damaged one has no payload. Raises StoreAway, and TimeoutError.
+        Return a row instead if one is stored and valid, or comes from the process that holds the
+        claim; a damaged row has an empty payload. Raises StoreAway, and TimeoutError.
         """
         if self.is_away:
             raise StoreAway
@@ -358,19 +358,19 @@ class PostgresRows:
             async with asyncio.timeout(within_s):
                 row: Row | None = await self._claiming.ask(claim)
         except BaseException:
-            if claim.is_granted:  # as whoever waited for it left
+            if claim.is_granted:  # granted as the caller was cancelled
                 self.release(key)
             raise
         return row
 
     def release(self, key: bytes) -> None:
-        """Give up a claim, soon, unless a row is kept under its key."""
+        """Release a claim soon, unless a row for its key is queued."""
         if key not in self._puts:
             self._released.append(key)
             self._claiming.wake()
 
     def close(self) -> None:
-        """Write what waits, and give up what this process has claimed."""
+        """Write the queued rows, and end this process's claims."""
         self._moving.close()
         self._claiming.close()
 
@@ -391,23 +391,23 @@ class PostgresRows:
         values = [(row.key, row.checksum, *row[1:]) for row, _ in puts]
         try:
             db.execute(_PUT, [list(column) for column in zip(*values, strict=True)])
-        except psycopg.DataError:  # a name with a NUL, which no text there may have
+        except psycopg.DataError:  # a name with a NUL, which PostgreSQL rejects
             _log.exception("replies not stored", count=len(puts))
-            self._released.extend(row.key for row, _ in puts)  # else others follow them in vain
+            self._released.extend(row.key for row, _ in puts)  # else other servers wait for them
             self._claiming.wake()
         with self._lock:
             for row, written in puts:
-                if self._puts[row.key][1] is written:  # else a newer one waits
+                if self._puts[row.key][1] is written:  # else a newer row is queued
                     del self._puts[row.key]
         tell((written, None) for _, written in puts)
 
     def _settle(self, db: Connection, asked: list[Asked]) -> float | None:
-        """Do what waits of claims, and renew the lease."""
+        """Release and claim keys, answer claims, and renew the lease."""
         now = time.monotonic()
-        self._doubtful.update(self._released.popleft() for _ in range(len(self._released)))
-        if self._doubtful:
-            db.execute(_RELEASE, [sorted(self._doubtful), self._process])
-            self._doubtful.clear()
+        self._to_release.update(self._released.popleft() for _ in range(len(self._released)))
+        if self._to_release:
+            db.execute(_RELEASE, [sorted(self._to_release), self._process])
+            self._to_release.clear()
         if self._claiming.is_closing:
             db.execute(_LEAVE, [self._process])
             return None
@@ -419,7 +419,7 @@ class PostgresRows:
             wanted |= ended
         for each in asked:
             self._followed.setdefault(each.what.key, []).append(each)
-        asked.clear()  # if this fails they are looked at again
+        asked.clear()  # they are in `_followed`: a repeated turn looks at them
         if wanted:
             found |= self._claim(db, wanted)
             self._renewed = now
@@ -436,7 +436,7 @@ class PostgresRows:
         return 0.0 if self._released else max(0.0, again - time.monotonic())
 
     def _look(self, db: Connection) -> tuple[dict[bytes, Row | None], set[bytes]]:
-        """Return what is under the keys that are followed, and the keys whose claims have ended."""
+        """Return the rows of the followed keys, and the keys whose claims have ended."""
         for key, many in list(self._followed.items()):
             if all(each.future.done() for each in many):
                 del self._followed[key]
@@ -444,34 +444,34 @@ class PostgresRows:
         return found, set(list(self._followed.keys() - found.keys())[:_BATCH])
 
     def _claim(self, db: Connection, keys: set[bytes]) -> dict[bytes, Row | None]:
-        """Claim keys, and return what is under those that can't be claimed."""
-        # Until it is known what came of it. What is claimed then is released before all else.
-        self._doubtful |= keys
+        """Claim keys; return the rows of those that can't be claimed."""
+        # If the statement fails, its claims may stand: the next turn releases them first.
+        self._to_release |= keys
         now = time.time()
         since, until = now - self._ttl_s, now + DAY_S
         values = [self._process, LEASE_S, self._process, sorted(keys), since, until]
         granted = {key for (key,) in db.execute(_CLAIM, values, binary=True)}
-        self._doubtful = granted
+        self._to_release = granted
         found = _read(db, keys - granted)
-        self._doubtful = set()
-        told = []
+        self._to_release = set()
+        grants = []
         for key in granted:
             waiting = [each for each in self._followed.pop(key) if not each.future.done()]
             if waiting:
-                waiting[0].what.is_granted = True  # before it is seen whether it has just left
-                told.append((waiting[0].future, None))
+                waiting[0].what.is_granted = True  # set first: the caller may be leaving
+                grants.append((waiting[0].future, None))
             if not waiting or waiting[0].future.done():
                 self._released.append(key)
             if waiting[1:]:
                 self._followed[key] = waiting[1:]
-        tell(told)
+        tell(grants)
         return found
 
 
 def _read(db: Connection, keys: Collection[bytes]) -> dict[bytes, Row | None]:
-    """Return the row under each key, or None where a process has claimed it.
+    """Return the row of each key, or None where a process has claimed it.
 
-    A row that is damaged has no payload.
+    A damaged row has an empty payload.
     """
     found: dict[bytes, Row | None] = {}
     if keys:
@@ -485,14 +485,14 @@ def _read(db: Connection, keys: Collection[bytes]) -> dict[bytes, Row | None]:
 
 
 def tell(answers: Iterable[tuple[asyncio.Future[Any], object]]) -> None:
-    """Wake all who wait, at once. For any thread."""
-    told = list(answers)
+    """Set the results of futures, in one call on their loop. Thread-safe."""
+    results = list(answers)
 
     def wake() -> None:
-        for future, answer in told:
+        for future, answer in results:
             if not future.done():
                 future.set_result(answer)
 
-    if told:
-        with suppress(RuntimeError):  # a loop that is closed has nobody left to wake
-            told[0][0].get_loop().call_soon_threadsafe(wake)
+    if results:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
+            results[0][0].get_loop().call_soon_threadsafe(wake)

@@ -1,8 +1,8 @@
-"""What servers have spent, in the PostgreSQL database that they share; see `store.ledger`.
+"""The spending of servers, in the PostgreSQL database that they share; see `store.ledger`.
 
-Leases are by the database's clock. Whoever draws from an account, or settles it, holds its row
-meanwhile. What is written together has a number, so that it counts once where the connection is cut
-and nobody knows whether it was written.
+Leases use the database's clock. Drawing from an account, or settling it, locks its row until the
+transaction ends. Each batch has a number, so that a batch is counted once even if the connection
+was cut during its commit and it is written again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LEAVE = "DELETE FROM judged_writers_1 WHERE process = %s"
 
 
 def used_since(url: str, since: str) -> list[Used]:
-    """Return what all used from a day on. Raises SettingsError."""
+    """Return the usage of all tenants since a day. Raises SettingsError."""
     with command_connection(url) as db:
         return [Used(*row) for row in db.execute(READ_USED, [since, None, None])]
 
 
 class PostgresLedger(Ledger):
-    """The database of servers that share it."""
+    """A ledger in the database that servers share."""
 
     def __init__(self, url: str) -> None:
-        """Raise SettingsError for a bad address; a database that is away is waited for."""
+        """Raise SettingsError for a bad address; an unreachable database is retried."""
         super().__init__("the store")
         self._number = 0
         self._numbered: Sequence[object] = ()
@@ -43,11 +43,11 @@ class PostgresLedger(Ledger):
 
     @property
     def is_away(self) -> bool:
-        """Whether the database can't be used now."""
+        """Whether the database is unreachable now."""
         return self._worker.is_away
 
     def close(self) -> None:
-        """Write what waits, and give back what this process has drawn."""
+        """Write the queued entries, and end this process's leases."""
         self._closed = True
         self._worker.close()
 
