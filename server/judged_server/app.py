@@ -1,4 +1,4 @@
-"""Puts the server together, runs it and takes it down."""
+"""Assembles the server, runs it and shuts it down."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ if TYPE_CHECKING:
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_TIMEOUT_S = 0.2
-"""Time for the last replies to leave once nothing is in work any more."""
+"""How long the last replies may take to be sent once no call is in work."""
 CUT_SHORT_S = 0.5
-"""How long calls that are cut short may take to say so."""
+"""How long calls that a drain ends may take to send their status."""
 SWITCH_S = 0.001
-"""How long a thread that runs Python keeps the event loop waiting: large JSON is read for seconds.
-Small calls beside four callers of 3.5 MB of it took 175 ms by Python's 5 ms, and 57 by this."""
+"""Python's thread switch interval. Large JSON is parsed on a thread for seconds: beside four
+callers sending 3.5 MB, small calls took 175 ms with Python's default of 5 ms, and 57 with this."""
 _READ_AT_START = "settings, models, rubrics, calibrations; restart the server to read them again"
 _LOOK_EVERY_S = 1.0
 REPLIES_MEMORY_BYTES = 64 << 20
@@ -88,7 +88,7 @@ class App:
     """One server process, from start to drain."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings. Raises as the parts do."""
+        """Build all parts from the settings. Raises what the parts raise."""
         self._settings = settings
         self._embedders = StoredEmbedders(
             ModelStore(settings.models_dir),
@@ -167,7 +167,7 @@ class App:
             self.address = await self._services.open(self._listeners["listen"], settings)
         for port in self._ports.values():
             await port.open()
-        # What start-up made lives as long as the process; a collection need not walk it each time.
+        # Objects made during start-up live as long as the process, so the GC need not walk them.
         settle_heap()
         sys.setswitchinterval(SWITCH_S)
         self._health.report(True)
@@ -179,7 +179,7 @@ class App:
             _every(_LOOK_EVERY_S, self._look_at_files),
         ]
         if self._ledger is not None:
-            # What this process has drawn of budgets is its own for as long as it runs.
+            # Renew the lease on the budget amounts that this process has drawn.
             work.append(_every(LEASE_S / 4, self._ledger.renew))
         self._watches += map(asyncio.create_task, work)
         _log.info(
@@ -193,8 +193,8 @@ class App:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then drain; a second one ends the process at once.
 
-        So does SIGHUP where standard error is a terminal, which then was closed; else the log says
-        that it reloads nothing. SIGUSR1 writes the stacks of all threads to standard error.
+        SIGHUP drains too if standard error is a terminal, which has then been closed; otherwise a
+        warning says that it reloads nothing. SIGUSR1 writes all threads' stacks to standard error.
         """
         loop = asyncio.get_running_loop()
         asked: asyncio.Queue[str] = asyncio.Queue()
@@ -203,15 +203,15 @@ class App:
             loop.call_soon_threadsafe(asked.put_nowait, signal.Signals(number).name)
 
         def reload_nothing(_: int, __: object) -> None:
-            told = partial(_log.warning, "SIGHUP reloads nothing", read_at_start=_READ_AT_START)
-            loop.call_soon_threadsafe(told)
+            warn = partial(_log.warning, "SIGHUP reloads nothing", read_at_start=_READ_AT_START)
+            loop.call_soon_threadsafe(warn)
 
-        # Before anything else: a signal that comes while the model loads must not be lost. And not
-        # by the loop, which on its end would let the next signal kill the process.
+        # First of all, since a signal that arrives while the model loads must not be lost. Not with
+        # the loop's own handlers: once the loop ends, the next signal would kill the process.
         for number in _STOP_SIGNALS:
             signal.signal(number, ask)
         signal.signal(signal.SIGHUP, ask if sys.stderr.isatty() else reload_nothing)
-        # Where a server hangs, the stacks of all its threads say at what.
+        # For a server that hangs: the stacks show where.
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
         if self._settings.stop_with_stdin:
             ends = partial(loop.call_soon_threadsafe, asked.put_nowait, "end of standard input")
@@ -228,7 +228,7 @@ class App:
             os._exit(1)
         again.cancel()
         await drain
-        # All is done; an impatient signal must not turn the exit status into a failure.
+        # The drain is complete; a further signal must not make the exit status a failure.
         for number in (*_STOP_SIGNALS, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         _log.info("stopped")
@@ -236,8 +236,8 @@ class App:
     async def stop(self, grace_s: float) -> None:
         """Report NOT_SERVING, reject new calls, let those in work finish, free everything.
 
-        What is still in work after `grace_s` seconds is ended too. gRPC itself ends only
-        when no more calls come: it would drop those that it has received and not begun.
+        Calls still in work after `grace_s` seconds are ended. gRPC's server is stopped only once no
+        more calls arrive, since it would drop those that it has received and not begun.
         """
         self._health.drain()
         self._interceptor.drain()
@@ -245,7 +245,7 @@ class App:
             async with asyncio.timeout(grace_s):
                 await self._interceptor.wait_quiet()
         await self._interceptor.cut_short(CUT_SHORT_S)
-        # Watchers of health are left, which never finish by themselves.
+        # Only health watchers are left; they never finish by themselves.
         await self._services.close(DRAIN_TIMEOUT_S)
         for port in self._ports.values():
             await port.close()
@@ -253,7 +253,7 @@ class App:
         self._remove_files()
 
     async def _free(self) -> None:
-        """Write what waits, and let go of what calls used."""
+        """Flush pending writes, and release the resources that calls used."""
         await self._idempotent_calls.close()
         for watch in self._watches:
             watch.cancel()
@@ -264,7 +264,7 @@ class App:
                 await asyncio.to_thread(part.close)
 
     def _remove_files(self) -> None:
-        """Remove the port file and the sockets, which say that a server is here."""
+        """Remove the port file and the Unix sockets, by which clients find the server."""
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
         self._services.remove_socket()
@@ -274,11 +274,11 @@ class App:
     def _models_run(self, run: bool) -> None:
         """Report whether every loaded model runs; called on a model's thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody asks any more
+            with suppress(RuntimeError):  # the loop has ended, so health is no longer served
                 self._loop.call_soon_threadsafe(self._health.report, run)
 
     async def _look_at_files(self) -> None:
-        """Take over certificates and tenants that changed; calls of revoked credentials end."""
+        """Reload changed certificates and tenants; end the calls of revoked credentials."""
         try:
             if self._certificates is not None:
                 await asyncio.to_thread(self._certificates.refresh)
@@ -287,11 +287,11 @@ class App:
             if self._directory is not None:
                 await asyncio.to_thread(self._directory.refresh)
                 self._interceptor.recheck(self._directory)
-        except Exception:  # noqa: BLE001 - it must go on to look: a token revoked later must end
+        except Exception:  # noqa: BLE001 - go on, else a token revoked later would stay valid
             _log.exception("files could not be looked at")
 
     def _listener(self, address: Address) -> Listener:
-        """Return the listener of an address of the server's own; a Unix socket has no TLS."""
+        """Return the listener of an address for calls; a Unix socket has no TLS."""
         settings = self._settings
         own = None if address.path is not None else self._certificates
         callers = None
@@ -309,8 +309,8 @@ class App:
             _log.warning("semantic judge unavailable", reason=error.message)
 
     def _made_ports(self) -> dict[str, Port]:
-        """Return the ports for HTTP, those of calls and of metrics. Raises AddressError."""
-        # Imported here, where they are wanted: aiohttp and Prometheus's client cost start-up time.
+        """Return the HTTP ports for calls and metrics. Raises AddressError and SettingsError."""
+        # Imported only if used: aiohttp and Prometheus's client slow the start.
         ports: dict[str, Port] = {}
         if (listener := self._listeners.get("http_listen")) is not None:
             from judged_server.http_api.port import HttpPort  # noqa: PLC0415
@@ -336,7 +336,7 @@ class App:
         return ports
 
     def _readings(self) -> Mapping[str, Read]:
-        """Return what the metrics tell of now; None for what this server does not have."""
+        """Return the values of READINGS; None for those that this server does not have."""
         certificates, models, budgets = self._certificates, self._chat_models, self._budgets
         watched = {
             "certificate": certificates,
@@ -370,7 +370,7 @@ async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
 
 
 def _await_end_of_stdin(ends: Callable[[], object]) -> None:
-    """Call `ends` once nobody holds the other end of standard input any more."""
+    """Call `ends` once standard input is closed at the other end."""
     with suppress(OSError, RuntimeError):  # it is closed; the event loop has ended
         while os.read(0, 1 << 16):
             pass
@@ -378,7 +378,7 @@ def _await_end_of_stdin(ends: Callable[[], object]) -> None:
 
 
 def _write_port_file(path: Path, address: Address) -> None:
-    """Write where the server is. Raises SettingsError."""
+    """Write the server's address to the port file. Raises SettingsError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_text(path, f"{address}\n")
@@ -389,7 +389,7 @@ def _write_port_file(path: Path, address: Address) -> None:
 
 
 def refuse_open_address(settings: Settings, setting: str, address: Address, *, tls: bool) -> None:
-    """Raise AddressError where strangers could call, or read what others send.
+    """Raise AddressError for a reachable address without TLS or without authentication.
 
     `setting` is the one that names the address.
     """
@@ -399,7 +399,7 @@ def refuse_open_address(settings: Settings, setting: str, address: Address, *, t
     asks = has_tenants or settings.client_ca is not None
     reached = f"{address} can be reached from other machines"
     if has_tenants and not tls:
-        # Not by --insecure either: whoever reads a token can use it.
+        # Not even with --insecure: anyone who reads a token can use it.
         raise AddressError(
             f"{setting}: {reached}, and tokens would cross the network in the open; give "
             "--certificate and --private-key, or listen on 127.0.0.1 or unix:PATH behind a proxy "
@@ -419,8 +419,8 @@ def refuse_open_address(settings: Settings, setting: str, address: Address, *, t
 def _certificates(settings: Settings, *addresses: Address | None) -> Certificates | None:
     """Return the certificate that the settings name; None without TLS.
 
-    Raises SettingsError for one that is bad, for one of the certificate and its key without the
-    other, and for who signs clients' without both.
+    Raises SettingsError for a bad certificate or key, for one of them without the other, and for
+    client CAs without both.
     """
     given = [name for name in PEM_FILES if getattr(settings, name) is not None]
     missing = [name for name in PEM_FILES[:2] if name not in given]
@@ -448,14 +448,14 @@ def _chat_models(settings: Settings) -> ChatModels | None:
                 f"{NO_CONFIGURATION}; or name another judge"
             )
         return None
-    # Imported here: aiohttp takes a fifth of the start-up, and most servers ask no model.
+    # Imported here: aiohttp takes 20% of the start-up time, and most servers ask no model.
     from judged_server.llm.models import ChatModels  # noqa: PLC0415
 
     return ChatModels.load(settings.llm_config)
 
 
 def _budgets(settings: Settings, models: ChatModels | None) -> tuple[Ledger | None, Budgets]:
-    """Return where spending is kept, if it is, and what may be spent. Raises SettingsError."""
+    """Return the ledger, None if spending is not recorded, and budgets. Raises SettingsError."""
     if models is None:
         return None, Budgets()
     budget, currency = models.configuration.budget, models.configuration.currency
@@ -472,7 +472,7 @@ def _budgets(settings: Settings, models: ChatModels | None) -> tuple[Ledger | No
 
 
 def _reply_cache(settings: Settings) -> ReplyCache | None:
-    """Return the cache of replies that the settings ask for; none where no model can be asked."""
+    """Return the reply cache of the settings; None if it is off or no model can be asked."""
     if settings.llm_config is None or settings.llm_cache == "off":
         return None
     most, ttl_s = REPLIES_MEMORY_BYTES, settings.llm_cache_ttl_s
@@ -486,14 +486,14 @@ def _reply_cache(settings: Settings) -> ReplyCache | None:
 
 
 def _kept(where: str, folder: Path | None, kind: Kind, most: int) -> KeptRows | None:
-    """Return a file of rows if they are kept on disk; only then is a home folder needed."""
+    """Return a file of rows if they are kept on disk, else None, which needs no home folder."""
     if where != "disk":
         return None
     return KeptRows(folder or cache_folder(os.environ, kind.what), kind, most)
 
 
 def _otlp_export(settings: Settings) -> OtlpExport | None:
-    """Return what sends spans, where the settings ask for it. Raises SettingsError."""
+    """Return the exporter of spans; None without an endpoint. Raises SettingsError."""
     if settings.otlp_endpoint is None:
         return None
     try:

@@ -1,8 +1,8 @@
 """Settings of the server: flag > environment (JUDGED_*) > TOML file > default.
 
 Every field, described below it, is also a flag: `max_text_bytes` is `--max-text-bytes` and
-`JUDGED_MAX_TEXT_BYTES`. What the settings lead to is up to `app`. Variables that are nearly that of
-a setting are warned about, not refused: they may be of others.
+`JUDGED_MAX_TEXT_BYTES`. `app` applies the settings. Unknown variables that resemble a setting's
+cause a warning, not an error: they may belong to another program.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class SettingsError(Exception):
 
 
 class Limits(BaseModel):
-    """The sizes that a request must keep, told by GetServerInfo, and checks that name the field.
+    """The size limits of requests, as GetServerInfo lists them, and checks that name the field.
 
-    What is checked is up to `api.convert`.
+    `api.convert` calls the checks.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -52,7 +52,7 @@ class Limits(BaseModel):
     """bytes in one received message"""
 
     def check_texts(self, texts: Sequence[str], field: str, first: int = 0, most: int = 0) -> None:
-        """Refuse a text above max_text_bytes of UTF-8, or `most`.
+        """Raise LimitExceeded for a text above max_text_bytes of UTF-8, or `most`.
 
         `field` is the path of the list, `first` the place of the first text in it.
         """
@@ -62,20 +62,20 @@ class Limits(BaseModel):
                 self.check_text(text, f"{field}[{index}]", most)
 
     def check_text(self, text: str, field: str, most: int = 0) -> None:
-        """Refuse one text above max_text_bytes of UTF-8, or `most`."""
+        """Raise LimitExceeded for a text above max_text_bytes of UTF-8, or `most`."""
         most = most or self.max_text_bytes
         if len(text) > most // 4 and (size := len(text.encode())) > most:
             raise LimitExceeded(field, "bytes of UTF-8", most, size)
 
     def check_groups(self, count: int, field: str, what: str = "group") -> None:
-        """Refuse more groups, or other items, than one message may hold, and none at all."""
+        """Raise InvalidField for no groups, or other items, LimitExceeded for too many."""
         if count == 0:
             raise InvalidField(field, f"must hold at least one {what}")
         if count > self.max_groups:
             raise LimitExceeded(field, f"{what}s", self.max_groups, count)
 
     def check_contexts(self, count: int, field: str) -> None:
-        """Refuse more contexts than one request may ask for."""
+        """Raise LimitExceeded for more contexts than one request may have."""
         if count > self.max_contexts:
             raise LimitExceeded(field, "contexts", self.max_contexts, count)
 
@@ -184,7 +184,7 @@ class Settings(Limits):
     @field_validator("*", mode="before")
     @classmethod
     def _numbers_are_written_as_such(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what Python takes for a number and nobody writes as one."""
+        """Raise ValueError for spellings that only Python reads as a number."""
         if cls.model_fields[info.field_name or ""].annotation not in {int, float}:
             return value
         if isinstance(value, bool):
@@ -200,7 +200,7 @@ class Settings(Limits):
             raise ValueError("needs psycopg; run: pip install 'judged[server,postgres]'")
         return value
 
-    # Without a folder for a cache the server runs all the same, and says so.
+    # Not for cache folders: without one the server still runs, and logs a warning.
     @field_validator("models_dir", "rubrics_dir", "calibrations_dir")
     @classmethod
     def _folders_are_no_files(cls, value: Path | None) -> Path | None:
@@ -230,7 +230,7 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Return what a TOML file says. Raises SettingsError."""
+    """Return the contents of a TOML file. Raises SettingsError."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
@@ -245,7 +245,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _said(kind: str, message: str, name: str) -> str:
-    """Return what is wrong with a setting, in our words where pydantic's don't help."""
+    """Return pydantic's message about a setting, or a better one for an unknown name."""
     if kind != "extra_forbidden":
         return message.removeprefix("Value error, ")
     hint = did_you_mean(name, Settings.model_fields)
@@ -258,15 +258,15 @@ def variables() -> set[str]:
 
 
 def cache_folder(environ: Mapping[str, str], name: str) -> Path:
-    """Return judged/NAME in the user's cache folder, which XDG_CACHE_HOME names or is ~/.cache.
+    """Return judged/NAME in the user's cache folder: XDG_CACHE_HOME, or ~/.cache.
 
-    Raises SettingsError where there is no home folder, as for a user id without an account.
+    Raises SettingsError without a home folder, as for a user id without an account.
     """
     return _users_folder(environ, "XDG_CACHE_HOME", ".cache") / "judged" / name
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """Return judged in the user's folder of state: XDG_STATE_HOME, or ~/.local/state.
+    """Return judged in the user's state folder: XDG_STATE_HOME, or ~/.local/state.
 
     Raises SettingsError as `cache_folder` does.
     """
@@ -275,7 +275,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 def _users_folder(environ: Mapping[str, str], variable: str, in_home: str) -> Path:
     named = environ.get(variable, "")
-    if named.startswith("/"):  # the specification of XDG says to ignore others
+    if named.startswith("/"):  # the XDG specification says to ignore relative paths
         return Path(named)
     try:
         return Path.home() / in_home

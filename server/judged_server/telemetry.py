@@ -1,6 +1,6 @@
-"""Structured logs: one JSON object a line on standard error.
+"""Structured logs, one JSON object per line on standard error; hooks for traces and metrics.
 
-What is worth a line is up to the caller; texts that are judged never are.
+Callers decide what to log. They must never log judged texts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from judged.values.judges import Usage
 from judged_server.errors import InternalFault
 
 FLUSH_AFTER_S = 0.05
-"""How long a line may wait for others, so that there is a write now and then and not one a call."""
+"""How long a line may wait, so that there is one write for many calls instead of one per call."""
 
 Fields = Mapping[str, object]
 
 
 class Lines:
-    """Writes lines: from the event loop a few at a time, warnings and all others at once."""
+    """Writes log lines: in batches from the event loop, at once for warnings and other threads."""
 
     def __init__(self) -> None:
-        # One deque for good: any thread may append while another one writes.
+        # Never replaced: any thread may append while another one writes.
         self._waiting: deque[Fields] = deque()
         self._lock = threading.Lock()
         self._due_on: asyncio.AbstractEventLoop | None = None
@@ -55,7 +55,7 @@ class Lines:
             loop.call_later(FLUSH_AFTER_S, self._flush_due)
 
     def now(self, line: Fields) -> None:
-        """Write a line, and those that wait before it."""
+        """Write a line at once, after those that wait."""
         self._waiting.append(line)
         self.flush()
 
@@ -64,7 +64,7 @@ class Lines:
         self.flush()
 
     def flush(self) -> None:
-        """Write the lines that wait."""
+        """Write the waiting lines."""
         with self._lock:
             written: list[bytes] = []
             while self._waiting:
@@ -74,7 +74,7 @@ class Lines:
 
 
 def _to_stderr(lines: bytes) -> None:
-    # A log that can't be written, on a disk without space say, fails no call.
+    # A log that can't be written, for example on a full disk, must not fail a call.
     with suppress(OSError):
         sys.stderr.buffer.write(lines)
         sys.stderr.buffer.flush()
@@ -83,7 +83,7 @@ def _to_stderr(lines: bytes) -> None:
 def _dump(line: Fields) -> bytes:
     try:
         return orjson.dumps(line, default=repr)
-    except (TypeError, ValueError):  # a lone surrogate, say: a line that can't be told is a hang
+    except (TypeError, ValueError):  # for example a lone surrogate; the line must not be lost
         return json.dumps(line, default=repr, skipkeys=True).encode()
 
 
@@ -94,19 +94,19 @@ _lowest = logging.INFO
 
 
 class Logger:
-    """Writes lines that carry a name as "part"."""
+    """Writes log lines with a fixed field "part"."""
 
     def __init__(self, part: str) -> None:
         self._part = part
 
     def bug(self, error: BaseException) -> InternalFault:
-        """Write a bug under a new reference; return the error that callers are told."""
+        """Log a bug under a new reference; return the error to send to the caller."""
         ref = secrets.token_hex(8)
         self.error("bug", ref=ref, exc_info=error)
         return InternalFault(ref)
 
     def log(self, level: str, event: str, /, **fields: object) -> None:
-        """Write a line at a level; `exc_info` is an exception whose traceback it has."""
+        """Write a line at a level; an exception in `exc_info` is logged with its traceback."""
         if _LEVELS[level] < _lowest:
             return
         now = datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00")
@@ -126,23 +126,23 @@ class Logger:
     error = partialmethod(log, "error")
 
     def exception(self, event: str, **fields: object) -> None:
-        """Write an error with the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the exception being handled."""
         self.error(event, **fields, exc_info=sys.exception())
 
 
 class _Forward(logging.Handler):
-    """Writes what libraries log by the standard library."""
+    """Forwards the records of the standard library's logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         fields = {} if error is None else {"exc_info": error}
         level = logging.getLevelName(record.levelno).lower()
-        level = level if level in _LEVELS else "warning"  # one between those that have names
+        level = level if level in _LEVELS else "warning"  # a level without a name
         Logger(record.name).log(level, record.getMessage(), **fields)
 
 
 def configure(level: str) -> None:
-    """Log every line from `level` on, and what libraries log: from `warning` on at the lowest."""
+    """Log every line from `level` up; records of libraries only from `warning` up."""
     global _lowest  # noqa: PLW0603 - one a process, as standard error is
     logging.basicConfig(handlers=[_Forward()], force=True)
     _lowest = _LEVELS[level]
@@ -150,7 +150,7 @@ def configure(level: str) -> None:
 
 
 def taken(spent: Usage | None) -> dict[str, object]:
-    """Return what language models took for a call, as logs have it."""
+    """Return the usage of language models in a call, as log fields."""
     if spent is None:
         return {}
     took: dict[str, object] = {
@@ -164,7 +164,7 @@ def taken(spent: Usage | None) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """A step that worked for a call: it ended at `ended_ns` since 1970, after so many seconds."""
+    """One run of a stage for a call: `ended_ns` is nanoseconds since 1970."""
 
     stage: Stage
     ended_ns: int
@@ -173,7 +173,7 @@ class StageRun:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A question to a language model, and what came of it; `error` is its reason, "" for none.
+    """A question to a language model and its outcome; `error` is the reason, "" on success.
 
     `model` and `provider` are the operator's names, `requested` and `answered` the provider's.
     """
@@ -199,42 +199,42 @@ request id and its tenant."""
 
 
 class Tracer(Protocol):
-    """Hears what calls did. It must be quick, and raise nothing."""
+    """Receives what calls do. Its methods must be fast and raise nothing."""
 
     def call(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> EndCall:
-        """Begin a call; the rest of its task, and all that this starts, belongs to it."""
+        """Begin a call's span; the rest of the task, and all that it starts, belongs to it."""
         ...
 
     def stages(self, runs: Sequence[StageRun]) -> None:
-        """Tell what was done for the call in work; runs of one stage are one span."""
+        """Record the stages of the call in work; all runs of one stage make one span."""
         ...
 
     def question(self, call: ModelCall) -> None:
-        """Tell of a question that has just ended."""
+        """Record a question that has just ended."""
         ...
 
 
 tracer: Tracer | None = None
-"""Hears all, from when a server sets it."""
+"""The tracer, None until a server sets it."""
 
 
 Stage = Literal["queue", "tokenize", "infer", "provider", "store"]
-"""Where a call's time goes: waiting for an embedding model, reading texts, running the model,
+"""Where a call's time goes: waiting for an embedding model, tokenizing texts, running the model,
 waiting for a language model, reading stored replies."""
 
 
 recorder: Callable[..., None] | None = None
-"""Hears what is noted, on any thread, as `note` does. It must be quick, and raise nothing."""
+"""Receives the arguments of `note`, on any thread. It must be fast and raise nothing."""
 
 
 def note(figure: str, value: float, *labels: str) -> None:
-    """Add to a counter of FIGURES, or to the distribution of a time."""
+    """Add to a counter of FIGURES, or a value to a histogram."""
     if recorder is not None:
         recorder(figure, value, *labels)
 
 
 def note_lookups(cache: Literal["replies", "vectors"], hits: int, misses: int) -> None:
-    """Note how often something was found in a cache, and how often not."""
+    """Count the hits and misses of a cache."""
     for result, times in (("hit", hits), ("miss", misses)):
         if times:
             note("cache_lookups", times, cache, result)
