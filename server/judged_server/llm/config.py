@@ -1,15 +1,15 @@
 """The configuration of language models: providers, models, prices, budgets.
 
-A class of such a table has the configuration `STRICT`. Messages never quote a value: it may be a
-key that was put in the wrong place.
+The classes of its tables have the pydantic configuration `STRICT`. Messages never quote a value: it
+may be a key in the wrong place.
 
     currency = "USD"
     [[providers]]  name, dialect, base_url, key_env or key_file, limits
     [[models]]     name, provider, model, structured, prices, quirks
     [budget]       per_request, per_day, file
 
-First what each table may say, then what one says of another. Keys of providers never stand in the
-file: it names where they are; they are shown to nobody.
+The classes check each table by itself, `parse_configuration` one against another. The file says
+where to find the keys of providers; it never holds them, and they are never shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from judged_server.llm.chat import Prices
 from judged_server.settings import SettingsError
 
 STRICT = pydantic.ConfigDict(strict=True, extra="forbid")
-"""Nothing is taken for another type: "5" is no number, and true is not 1."""
+"""No type is converted: "5" is not a number, and true is not 1."""
 
 _UNKNOWN = "unexpected_keyword_argument"
 _WORDS = {
@@ -47,11 +47,11 @@ _WORDS = {
     "list_type": "must be an array",
     "tuple_type": "must be an array",
 }
-"""What pydantic's kinds of errors say here."""
+"""Messages for pydantic's types of errors."""
 
 
 def matching(pattern: str, rule: str) -> pydantic.AfterValidator:
-    """Return the check that a string matches a pattern as a whole; `rule` says what it must be."""
+    """Return a check that a whole string matches a pattern; `rule` says what it must be."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
@@ -62,38 +62,38 @@ def matching(pattern: str, rule: str) -> pydantic.AfterValidator:
 
 
 def read(form: Any, content: object, source: str) -> Any:  # noqa: ANN401 - an instance of `form`
-    """Return what a table says, those inside it included. Raises SettingsError."""
+    """Return a table, with the tables in it, as a `form`. Raises SettingsError."""
     if not isinstance(content, dict):
         raise SettingsError(f"{source} must be a table")
     try:
-        # As JSON, where a list may be a tuple and a text a path, and nothing else is converted.
+        # As JSON: there strict mode takes a list for a tuple and a string for a path, no more.
         raw = json.dumps(content, default=_no_json)
         return pydantic.TypeAdapter(form).validate_json(raw)
     except pydantic.ValidationError as error:
         found = error.errors(include_url=False)
     except ValueError as error:
         raise SettingsError(f"{source}: {error}") from None
-    first = min(found, key=lambda each: each["type"] != _UNKNOWN)  # it may be what is missing
-    kind, way = first["type"], list(first["loc"])
+    first = min(found, key=lambda each: each["type"] != _UNKNOWN)  # maybe the missing one, misspelt
+    kind, loc = first["type"], list(first["loc"])
     if kind in {_UNKNOWN, "missing"}:
-        *way, key = way
-        says = "is missing" if kind == "missing" else "is not known here; leave it out"
+        *loc, key = loc
+        problem = "is missing" if kind == "missing" else "is not known here; leave it out"
         shown = key if re.fullmatch(r"[\w-]{1,40}", str(key)) else "a key"
-        raise SettingsError(f"{place_of(source, content, way)}: {shown} {says}")
+        raise SettingsError(f"{place_of(source, content, loc)}: {shown} {problem}")
     if kind == "value_error":
-        says = str(first["ctx"]["error"])
+        problem = str(first["ctx"]["error"])
     else:
-        says = _WORDS.get(kind) or re.sub(
+        problem = _WORDS.get(kind) or re.sub(
             "^[A-Za-z]+ should", "must", first["msg"].replace(" after validation", "")
         )
-    place = place_of(source, content, way)
-    gap = " " if says.startswith(("must", "has")) else ": "
-    raise SettingsError(f"{place}{gap}{says}")
+    place = place_of(source, content, loc)
+    gap = " " if problem.startswith(("must", "has")) else ": "
+    raise SettingsError(f"{place}{gap}{problem}")
 
 
-def place_of(source: str, content: Any, way: Iterable[str | int]) -> str:  # noqa: ANN401 - anything
-    """Return how errors call a part of a file, such as "FILE: models[0] (small)"."""
-    for part in way:
+def place_of(source: str, content: Any, loc: Iterable[str | int]) -> str:  # noqa: ANN401 - anything
+    """Return how errors name a part of a file, such as "FILE: models[0] (small)"."""
+    for part in loc:
         if isinstance(part, int):
             content = content[part]
             name = content.get("name") if isinstance(content, dict) else None
@@ -110,11 +110,11 @@ def _no_json(value: object) -> None:
 
 
 def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
-    """Return the bytes of a file that an operator wrote. Raises SettingsError."""
+    """Return the bytes of an operator's file. Raises SettingsError."""
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)
-    except (OSError, ValueError) as error:  # a path with a zero byte
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         why = getattr(error, "strerror", error)
         raise SettingsError(
             f"{setting} {path} can't be read: {why}; name a file that is there"
@@ -125,19 +125,16 @@ def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
 
 
 def read_toml(raw: bytes, source: str) -> dict[str, Any]:
-    """Return what a file holds; `source` is named in errors. Raises SettingsError."""
+    """Return the content of a TOML file; `source` names it in errors. Raises SettingsError."""
     text = text_of(raw, source)
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # as a number of too many digits
+    except (ValueError, RecursionError) as error:  # such as a number with too many digits
         raise SettingsError(f"{source} is not TOML: {error}") from None
 
 
 def text_of(raw: bytes, source: str) -> str:
-    """Return a file's text, without the mark that some editors begin UTF-8 with.
-
-    Raises SettingsError.
-    """
+    """Return a file's text without a byte order mark. Raises SettingsError."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -159,7 +156,7 @@ FilePath = Annotated[Path | None, BeforeValidator(lambda path: path or None)]
 
 
 class Structured(StrEnum):
-    """The means by which a model is held to a JSON schema."""
+    """How a model is made to follow a JSON schema."""
 
     JSON_SCHEMA = "json_schema"
     JSON_OBJECT = "json_object"
@@ -168,11 +165,10 @@ class Structured(StrEnum):
 
 @table(frozen=True, slots=True, config=STRICT)
 class ProviderConfiguration:
-    """One provider: where it is, how it is paid, how hard it may be asked.
+    """One provider: its address, its key, and the limits of requests to it.
 
-    Rates are per minute, None for no limit. `timeout_s` is for one attempt.
-    `allow_private` lets the name in its URL lead into a private network, `allow_http` lets prompts
-    travel in the open.
+    Rates are per minute, None for no limit. `timeout_s` is for one attempt. `allow_private` allows
+    its host name to have a private address, `allow_http` allows HTTP without TLS.
     """
 
     name: Name
@@ -228,7 +224,7 @@ class ModelConfiguration:
 
     @property
     def prices(self) -> Prices | None:
-        """What a million tokens cost, None where that is not known."""
+        """Prices of a million tokens, None if unknown."""
         if self.input_per_million is None or self.output_per_million is None:
             return None
         return Prices(self.input_per_million, self.output_per_million)
@@ -236,9 +232,9 @@ class ModelConfiguration:
 
 @table(frozen=True, slots=True, config=STRICT)
 class BudgetConfiguration:
-    """What may be spent, in the currency of the file; None for no limit.
+    """Limits of spending, in the currency of the file; None for no limit.
 
-    `file` is where the spending of a day is kept, None for the usual place.
+    `file` is where spending is recorded, None for the default place.
     """
 
     per_request: Money | None = None
@@ -258,11 +254,11 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an API has.
+    """What an API supports.
 
-    `structured` and `auth` are the means it knows, the default first. `refused` are keys of the
-    configuration that mean nothing to it. `defaults` are those of a model's keys, where they differ
-    from the usual ones.
+    `structured` and `auth` are the values it supports, the default first. `refused` are keys of the
+    configuration that don't apply to it. `defaults` are those of a model's keys that differ from
+    the usual ones.
     """
 
     structured: tuple[Structured, ...]
@@ -286,7 +282,7 @@ CAPABILITIES = {
         (Structured.JSON_SCHEMA, Structured.NONE),
         ("x-api-key", "bearer"),
         tuple(_NOT_ANTHROPIC.split()),
-        # Newer models refuse a temperature, and the package's types no longer know it.
+        # Newer models refuse a temperature, and the package's types no longer have it.
         {"send_temperature": False, "send_seed": False},
     ),
     "gemini": Capabilities(
@@ -301,22 +297,22 @@ CAPABILITIES = {
         {"send_seed": False},
     ),
 }
-"""By the names of the dialects. How they spell requests and replies is in `providers`."""
+"""By dialect. `providers` has the form of requests and replies in each."""
 
 
 MAX_FILE_BYTES, _MAX_KEY_BYTES = 1 << 20, 16 << 10
 
 
 def read_configuration(path: Path) -> Configuration:
-    """Return what the file says. Raises SettingsError, which names the file and the place."""
+    """Return the configuration in a file. Raises SettingsError, which names file and place."""
     raw = content_of(path, "llm_config", MAX_FILE_BYTES)
     return parse_configuration(read_toml(raw, str(path)), str(path), path.parent)
 
 
 def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Configuration:  # noqa: ANN401 - anything
-    """Return what a TOML document says; `source` is named in errors. Raises SettingsError.
+    """Return the configuration in a TOML document; `source` names it in errors.
 
-    All files that it names are looked for in `folder`, unless their paths are absolute.
+    Paths in it are relative to `folder`, unless they are absolute. Raises SettingsError.
     """
     found: Configuration = read(Configuration, content, source)
     if not found.models:
@@ -324,25 +320,25 @@ def parse_configuration(content: Any, source: str, folder: Path = Path()) -> Con
     providers: dict[str, ProviderConfiguration] = {}
     models: dict[str, ModelConfiguration] = {}
     budget = found.budget
-    way: tuple[str | int, ...] = ()
+    loc: tuple[str | int, ...] = ()
     try:
         for at, provider in enumerate(found.providers):
-            way = "providers", at
+            loc = "providers", at
             _refuse_taken(provider.name, providers)
             providers[provider.name] = _provider(provider, content["providers"][at], folder)
         for at, model in enumerate(found.models):
-            way = "models", at
+            loc = "models", at
             _refuse_taken(model.name, models)
             models[model.name] = _model(model, content["models"][at], providers, models)
         for at, model in enumerate(models.values()):
-            way = "models", at
+            loc = "models", at
             _check_fallback(model, models)
         if "budget" in content:
-            way = ("budget",)
+            loc = ("budget",)
             _check_budget(budget, found.models)
             budget = replace(budget, file=_in(folder, budget.file))
     except ValueError as error:
-        raise SettingsError(f"{place_of(source, content, way)}: {error}") from None
+        raise SettingsError(f"{place_of(source, content, loc)}: {error}") from None
     default_first = sorted(models.values(), key=lambda model: not model.default)
     return Configuration(found.currency, tuple(providers.values()), tuple(default_first), budget)
 
@@ -356,9 +352,9 @@ def _provider(
     provider: ProviderConfiguration, given: Mapping[str, Any], folder: Path
 ) -> ProviderConfiguration:
     _one_of("dialect", provider.dialect, CAPABILITIES)
-    has = _api_of(provider, given)
-    auth = given.get("auth", has.auth[0])
-    _one_of("auth", auth, has.auth)
+    api = _api_of(provider, given)
+    auth = given.get("auth", api.auth[0])
+    _one_of("auth", auth, api.auth)
     if provider.dialect != FAKE:
         _check_base_url(provider)
         if provider.replies is not None:
@@ -386,13 +382,13 @@ def _model(
     provider = providers.get(model.provider)
     if provider is None:
         raise ValueError("provider names no provider of this file; add its [[providers]] table")
-    has = _api_of(provider, given)
-    _one_of("structured", model.structured, has.structured)
-    return replace(model, **{key: each for key, each in has.defaults.items() if key not in given})
+    api = _api_of(provider, given)
+    _one_of("structured", model.structured, api.structured)
+    return replace(model, **{key: each for key, each in api.defaults.items() if key not in given})
 
 
 def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> list[str]:
-    """Return the names of the models behind one, in order; those behind them included."""
+    """Return the names of a model's fallbacks in order, including the fallbacks of these."""
     chain: list[str] = []
     ahead = [*models[name].fallback]
     while ahead:
@@ -404,7 +400,7 @@ def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> list[str]:
 
 
 def _check_fallback(model: ModelConfiguration, models: Mapping[str, ModelConfiguration]) -> None:
-    """Refuse models that are not there, circles, and mixed forms."""
+    """Refuse unknown models, cycles, and models of which only one takes a schema."""
     for name in model.fallback:
         if name not in models:
             hint = did_you_mean(name, models, "add its [[models]] table")
@@ -427,19 +423,19 @@ def _one_of(key: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def _api_of(provider: ProviderConfiguration, given: Mapping[str, Any]) -> Capabilities:
-    """Return what a provider's API has. Raises ValueError for keys that mean nothing to it."""
-    has = CAPABILITIES[provider.dialect]
-    for key in has.refused:
+    """Return what a provider's API supports. Raises ValueError for keys that don't apply to it."""
+    api = CAPABILITIES[provider.dialect]
+    for key in api.refused:
         if key in given:
             raise ValueError(
                 f'{key} is not for dialect = "{provider.dialect}", which has nothing like it; '
                 "leave it out"
             )
-    return has
+    return api
 
 
 def _check_budget(budget: BudgetConfiguration, models: Iterable[ModelConfiguration]) -> None:
-    """Refuse a budget without a limit: without its price, what a model spends can't be known."""
+    """Refuse a budget without a limit, or with models whose prices, and so costs, are unknown."""
     if budget.per_request is None and budget.per_day is None:
         raise ValueError("per_request and per_day are both missing; set one, or drop [budget]")
     for model in models:
@@ -455,9 +451,9 @@ def _in(folder: Path, path: Path | None) -> Path | None:
 
 
 def _check_base_url(provider: ProviderConfiguration) -> None:
-    """Refuse what is no URL of an API, or leads where prompts and the key travel in the open.
+    """Refuse an invalid URL, or one to which prompts and the key would be sent unencrypted.
 
-    Plain HTTP only goes to this machine, unless the operator allows it. Messages don't quote the
+    Plain HTTP is for this machine only, unless the operator allows it. Messages don't quote the
     URL, which may hold a password.
     """
     url = provider.base_url
@@ -484,9 +480,9 @@ def _check_base_url(provider: ProviderConfiguration) -> None:
 def key_of(
     provider: ProviderConfiguration, environ: Mapping[str, str]
 ) -> tuple[SecretStr | None, str]:
-    """Return the key of a provider, None where it needs none, and what to do where it is missing.
+    """Return a provider's key, None if it needs none or lacks it, and what to do if it lacks it.
 
-    In a file it is the whole, but for white space around it.
+    A key file holds the key alone, apart from white space around it.
     """
     if provider.key_env:
         where = f"the environment variable {provider.key_env}"
@@ -504,7 +500,7 @@ def key_of(
             return None, f"{where} is empty; write the key into it"
     else:
         return None, ""
-    # Anything else could end the header it travels in and begin another.
+    # Other characters could end the HTTP header and begin another.
     if not all("!" <= character <= "~" for character in value):
         return None, f"{where} holds characters that no key has; write the key alone"
     return SecretStr(value), ""

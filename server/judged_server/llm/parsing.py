@@ -1,17 +1,16 @@
-"""What a language model's reply means: from a ChatReply to a ParsedReply.
+"""Parses a language model's reply: from a ChatReply to a ParsedReply.
 
-JSON first, then plain words. Nothing here raises, whatever the reply holds, and no message quotes
-it.
+JSON is tried first, then plain text. Nothing here raises, whatever the reply holds, and no message
+quotes it.
 
-A structured reply is read strictly. Case, a space and a full stop make no other word of a yes or
-no; a comma before a bracket, a fence, a few polite words around the object or the rubric's id
-around it change nothing. Nothing else is converted, clamped or guessed, since a reply that breaks
-its schema says that the model was not held to it.
+A structured reply is read strictly. A yes or no may differ in case, spaces and a full stop; a
+trailing comma, a code fence, a few polite words around the object, and the rubric's id as a key
+around it are accepted. Nothing else is converted, clamped or guessed: a reply that breaks its
+schema shows that the schema was not enforced.
 
-In plain words the last line decides, as in `VERDICT: YES`, or the reply is one bare line. A bare
-YES or NO may be explained below it, unless the explanation takes it back. Sentences are not
-interpreted. Whatever else a reply says is unclear: a judge that abstains is seen, one that guesses
-is not.
+In plain text the last line decides, as in `VERDICT: YES`, or the reply is one bare line. A bare YES
+or NO may be explained below it, unless the explanation takes it back. Sentences are not
+interpreted. Anything else is unclear: an abstention is visible, a wrong guess is not.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ from judged_server.llm.chat import (
 from judged_server.llm.rubrics.rubric import MAX_CLAIMS, Rubric
 
 MAX_CLAIM_CHARACTERS = 2000
-"""A longer claim is no single statement."""
+"""A longer claim is not a single statement."""
 
 MAX_WHOLE_GRADE = 10**6
-"""Whole numbers beyond this are no word of any scale: one of thousands of digits is not written."""
+"""Larger integers are no grade of any scale; this avoids converting thousands of digits to text."""
 
 _TRIMMED = re.compile(r"\A\s{1,8}|[.!]?\s{0,8}\Z")
 
 
 class _BreaksRule(ValueError):
-    """The reply is JSON of a kind that does not count; the text says which rule it breaks."""
+    """The reply's JSON breaks the schema; the text says which rule."""
 
 
 def read_json(text: str, rubric: Rubric) -> ParsedReply:
     """Return the parsed reply of a JSON text; ERROR with the reason SCHEMA when it breaks a rule.
 
-    Time is linear in the length of `text`, and no text raises.
+    Takes time linear in the length of `text`. Never raises.
     """
     try:
         reply = _DECODER.decode(text)
@@ -68,29 +67,29 @@ def read_json(text: str, rubric: Rubric) -> ParsedReply:
     return failed(Reason.SCHEMA, f"the model's reply breaks its schema: {problem}")
 
 
-def _parsed(said: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
-    """Return what the values of a reply come to, by the rubric's form."""
-    yes, score = False, said.get("score", 0.0)
+def _parsed(values: Mapping[str, Any], rubric: Rubric) -> ParsedReply:
+    """Return the parsed reply of a schema's values, by the rubric's form."""
+    yes, score = False, values.get("score", 0.0)
     if rubric.form == "dimensions":
-        named = {name: said[name] for name in said if name != "reasoning"}
-        return ParsedReply(Status.OK, reasoning=said["reasoning"], dimensions=named)
+        named = {name: values[name] for name in values if name != "reasoning"}
+        return ParsedReply(Status.OK, reasoning=values["reasoning"], dimensions=named)
     if rubric.form == "extraction":
-        return ParsedReply(Status.OK, claims=said["claims"])
+        return ParsedReply(Status.OK, claims=values["claims"])
     if rubric.form == "verification":
-        checked = ClaimVerdict[said["verdict"]]
-        return ParsedReply(Status.OK, reasoning=said["evidence"], checked=checked)
+        checked = ClaimVerdict[values["verdict"]]
+        return ParsedReply(Status.OK, reasoning=values["evidence"], checked=checked)
     if rubric.form == "verdict":
-        yes = said["verdict"] == "yes"
+        yes = values["verdict"] == "yes"
         score = score if rubric.scored else float(yes)
     else:
         if rubric.form == "grade":
-            score = rubric.grades.index(said["grade"]) / rubric.max_grade
+            score = rubric.grades.index(values["grade"]) / rubric.max_grade
         yes = rubric.passes(score)
-    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=said["reasoning"])
+    return ParsedReply(Status.OK, yes=yes, score=score, reasoning=values["reasoning"])
 
 
 def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
-    """Return what a reply holds under each key of the rubric's schema, and no others."""
+    """Return the value of each key in the schema. Raises _BreaksRule, also for extra keys."""
     rules = rubric.properties
     if not isinstance(reply, dict):
         raise _BreaksRule("it is not an object")
@@ -103,7 +102,7 @@ def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
 
 
 def _value(key: str, value: object, rule: Mapping[str, Any], rubric: Rubric) -> object:
-    """Return what stands under a key as its rule has it."""
+    """Return the value of a key, checked by its rule. Raises _BreaksRule."""
     if rule["type"] == "array":
         return _claims(value)
     if rule["type"] == "number":
@@ -121,16 +120,16 @@ def _value(key: str, value: object, rule: Mapping[str, Any], rubric: Rubric) -> 
     return shortened(value)
 
 
-def _word(key: str, said: object, words: Sequence[str], *, exact: bool) -> str:
-    """Return the one that is said of some words."""
-    if isinstance(said, int) and not isinstance(said, bool) and abs(said) <= MAX_WHOLE_GRADE:
-        said = str(said)  # without a schema: 2, not "2"
-    if isinstance(said, str) and not exact:
-        word = _TRIMMED.sub("", said).lower()
-        said = next((each for each in words if each.lower() == word), "")
-    if said not in words:
+def _word(key: str, value: object, words: Sequence[str], *, exact: bool) -> str:
+    """Return the one of some words that a value is. Raises _BreaksRule."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_WHOLE_GRADE:
+        value = str(value)  # without a schema: 2, not "2"
+    if isinstance(value, str) and not exact:
+        word = _TRIMMED.sub("", value).lower()
+        value = next((each for each in words if each.lower() == word), "")
+    if value not in words:
         raise _BreaksRule(f"{key} is none of " + ", ".join(words))
-    return str(said)
+    return str(value)
 
 
 def _claims(claims: object) -> tuple[str, ...]:
@@ -154,7 +153,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs; the json module alone would let the last one win."""
+    """Return the object of these pairs; refuses duplicate keys, of which json keeps the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise _BreaksRule("a key occurs twice")
@@ -179,12 +178,12 @@ _FENCE_END = re.compile(r"\n[ \t]*```\Z")
 _FENCE_BEFORE = re.compile(r"```(?:json)?[ \t]*\r?\n\s*\Z", re.IGNORECASE)
 _FENCE_AFTER = re.compile(r"\s*\n[ \t]*```(?!\w)")
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
-# As above, but strings, or what opens one, are kept as they are.
+# As above, but strings, even unterminated ones, are kept as they are.
 _STRING_OR_COMMA = re.compile(
     rf'("(?:[^"\\]++|\\.)*+(?:"|\\?\Z))|{_TRAILING_COMMA.pattern}', re.DOTALL
 )
-# All that may stand around an object. Any other word might give another answer, take the object
-# back, or say that it is quoted from a text.
+# Words that are accepted around an object. Any other word might give another answer, take the
+# object back, or say that it is a quotation.
 _POLITE = re.compile(
     r"(?:[\s.,:;!*_()\ufeff\U0001f642-]|['\u2019]s\b|\b(?:"
     r"a|after|all|an|analysis|and|answer|any|anything|are|as|asked|assessment|"
@@ -204,7 +203,7 @@ _SPACE = "\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029"
 
 
 MAX_REASONING = 2000
-"""Characters of reasoning that are kept; an ellipsis stands for the rest."""
+"""Characters of reasoning that are kept; an ellipsis replaces the rest."""
 
 
 def shortened(text: str) -> str:
@@ -217,14 +216,14 @@ def shortened(text: str) -> str:
 
 
 def unwrapped(text: str) -> str:
-    """Return the answer in `text` without what is around it; empty when there is none."""
-    return _outside_fence(_after_reasoning(text.strip(_SPACE)))
+    """Return `text` without its reasoning and a fence around it; "" if nothing is left."""
+    return _without_fence(_after_reasoning(text.strip(_SPACE)))
 
 
 def only_object(text: str) -> str:
-    """Return the one JSON object in `text`, without a fence and polite words around it; else "".
+    """Return the one JSON object in `text`, if only a fence and polite words surround it; else "".
 
-    A comma before a closing bracket is left out.
+    Trailing commas are removed.
     """
     start = text.find("{")
     if start < 0:
@@ -245,15 +244,15 @@ def only_object(text: str) -> str:
 
 
 def has_tags(text: str) -> bool:
-    """Say whether a tag of reasoning is left in `text`."""
+    """Return whether `text` still has a reasoning tag."""
     return _TAG.search(text) is not None
 
 
 def _after_reasoning(text: str) -> str:
-    """Return what follows the reasoning; nothing follows a block that was never closed.
+    """Return the text after the reasoning, "" if a block of reasoning is never closed.
 
-    A text that begins as JSON or as a fence is returned as it is: tags in it are part of it. So is
-    one with more tags than any reasoning has.
+    A text that begins as JSON or as a fence is returned unchanged: tags are part of its content. So
+    is one with more than _MAX_TAGS tags.
     """
     if text.startswith(("{", "```")):
         return text
@@ -272,15 +271,15 @@ def _after_reasoning(text: str) -> str:
     if inside:
         return ""
     if not blocks and len(tags) == 1 and (tags[0]["ends"] or tags[0]["closes"]):
-        # An end without a beginning counts where it has its line to itself.
+        # A closing tag without an opening one counts if it is alone on its line.
         before, after = text[: tags[0].start()].rstrip(" \t"), text[tags[0].end() :]
         if before.endswith("\n") and after.lstrip(" \t\r")[:1] in {"", "\n"}:
             return after.strip(_SPACE)
     return text[start:].strip(_SPACE)
 
 
-def _outside_fence(text: str) -> str:
-    """Return what the one fence around the whole of `text` holds, or `text` as it is."""
+def _without_fence(text: str) -> str:
+    """Return the content of the one fence around the whole of `text`, or `text` unchanged."""
     opening = _FENCE.match(text)
     closing = _FENCE_END.search(text) if opening else None
     if not opening or not closing or closing.start() < opening.end() - 1:
@@ -292,15 +291,15 @@ def _outside_fence(text: str) -> str:
 
 
 MAX_CHARACTERS = 1 << 15
-"""A longer reply is no answer to a question that asks for one line."""
+"""A longer reply does not answer a question that asks for one line."""
 
 _APPROVING, _REJECTING = "✅✔✓☑👍🟢", "❌✖✗✘❎👎🔴"
 _QUOTES = "\"'“”„‟‘’‚«»‹›「」『』【】`"  # noqa: RUF001
-# No `!` before the word, and no `~`, `≠` or `?` at all: they would turn the meaning around.
+# No `!` before the word, and no `~`, `≠` or `?` at all: they would reverse the meaning.
 _BEFORE = f"[ \\t\xa0*_#>{_QUOTES}（）()\\[\\]|•·▪►→⇒=¡:：,.…\\-–—\ufe0f{_APPROVING}{_REJECTING}]*+"  # noqa: RUF001
 _AFTER = _BEFORE[:-3] + "!！。]*+"  # noqa: RUF001
 _MARKUP = "[*_`\"' \\t\xa0]{0,8}"
-# What a model may call its answer; the accusative of a language is not its name for it.
+# What a model may call its answer, in the nominative: an accusative is not a label.
 _NAME = (
     "answer|verdict|decision|judge?ment|result|response|output|conclusion|assessment|assistant"
     "|evaluation|outcome|ruling|final|correction"
@@ -320,34 +319,34 @@ _LABEL = (
     f"{_OWN}(?:(?:{_NAME})(?:{_MARKUP}[:：=–—-]|\\ (?:{_IS})\\b)"  # noqa: RUF001
     f"|(?:relevant|relevance|match|matches|retrieval_match){_MARKUP}[:：=–—-])"  # noqa: RUF001
 )
-_SAID = "(?P<said>(?-i:[yY][eE][sS]|[nN][oO]))"  # a long s is another letter
+_SAID = "(?P<said>(?-i:[yY][eE][sS]|[nN][oO]))"  # ignoring case would accept a long s
 _LINE = re.compile(
     f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}{_AFTER}"
-    r"(?:<\|[a-z_]{1,20}\|>|</s>|<eos>|<end_of_turn>)?",  # where a server leaves it in the text
+    r"(?:<\|[a-z_]{1,20}\|>|</s>|<eos>|<end_of_turn>)?",  # if a server leaves it in the text
     re.IGNORECASE,
 )
 _LABELLED = re.compile(f"{_BEFORE}{_LABEL}", re.IGNORECASE)
 _HEADING = re.compile(f"{_BEFORE}{_OWN}(?:{_NAME})(?:\\ (?:{_IS})\\b)?{_BEFORE}", re.IGNORECASE)
 _LEADING = re.compile(f"{_BEFORE}(?:{_LABEL}{_BEFORE}){{0,3}}{_SAID}(?= ?[.,:;!-])", re.IGNORECASE)
 _WORD = re.compile(rf"(?<![^\W_]){_SAID}(?![^\W_])")
-# A line that may be somebody else's words: a quotation, a row of a table, a piece of code.
+# A line that may be quoted: a quotation, a row of a table, code.
 _QUOTED = re.compile(f" {{4}}|\\t|\\s*[>|{_QUOTES}]")
-# A line that the next one may belong to: "It can't be", above a verdict.
+# A line that may go on in the next one: "It can't be", above a verdict.
 _RUNS_ON = re.compile(r"(?! *(?:[-*•#>]|\d+[.)])).*[^\W_,],?", re.DOTALL)
-# A line above an example.
+# A line that introduces an example.
 _INTRODUCES = re.compile(
     "(?:[:：]|\\b(?:e\\.g\\.|i\\.e\\.|for example|for instance|such as|like),?)[*_` ]*$",  # noqa: RUF001
     re.IGNORECASE,
 )
-# A box to be ticked: what stands beside it is a choice, not an answer.
+# An empty check box: the word beside it is a choice, not an answer.
 _EMPTY_BOX = re.compile("[\\[(（] *[\\])）]")  # noqa: RUF001
-# A piece of a prompt or a tag: the model copies a text, or what it thinks is not taken off.
+# Part of a prompt or a tag: the model copies a text, or its reasoning was not removed.
 _COPIED = re.compile(
     r"</?[a-z!][^<>\n]{0,40}>|<[|\uff5c]|[|\uff5c]>|[\uff1c\uff1e]|\[/?(?:inst|system_prompt)\]"
     r"|<</?sys>>|&[lg]t;|[\x00-\x08\x1b\u202a-\u202e\u2066-\u2069]",
     re.IGNORECASE,
 )
-# Behind a bare YES or NO: a label, with what it may be called in running text.
+# After a bare YES or NO: a label, also within a sentence.
 _NAMED = re.compile(
     f"(?:{_NAME}){_MARKUP}(?:[:：=→]|\\ [–—-]\\ |\\b(?:{_IS})\\b|[是为為はが])(?P<rest>.*)",  # noqa: RUF001
     re.IGNORECASE,
@@ -368,7 +367,7 @@ _TAKES_BACK = {
     ),
 }
 _LONGEST_WORD = 20
-"""A line of one word, or a label with one, is another answer and no explanation."""
+"""A line of one word, or a label with one, is another answer and not an explanation."""
 
 _REFUSAL = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are)? (?:"
@@ -381,16 +380,16 @@ _REFUSAL = re.compile(
 _REFUSED_WITHIN = 400
 
 # Scores and grades. A model that was asked for 0 to 1 may still grade from 1 to 10 or in percent,
-# so a number counts only where nothing suggests another scale.
+# so a number counts only if nothing suggests another scale.
 _BULLET = "[ \\t*_`\"'>#-]{0,8}"
-_MARKS = "[ \\t*_`\"']{0,8}"  # no minus: it would be a number's
+_MARKS = "[ \\t*_`\"']{0,8}"  # no minus: it may be a number's sign
 _SCALE = rf"(?:(?:the |my |final |overall ){{0,2}}%s{_MARKS}[:=：]{_MARKS})"  # noqa: RUF001
 _NUMBER = r"(?:[01](?!\.)|[01]?\.[0-9]{1,17})"  # "0." may have lost its digits
 _SCORE_LINE = re.compile(rf"{_BULLET}{_SCALE % 'score'}(?P<said>{_NUMBER})\.?{_MARKS}")
 # A bare 1 might be the lowest of ten grades; with a point it is a share.
 _BARE_SCORE = re.compile(rf"{_MARKS}(?P<said>[01]?\.[0-9]{{1,17}}){_MARKS}")
 _ELSEWHERE = r"%s[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?"
-# Any number that is said to be a score, in whatever scale; any word that is said to be a grade.
+# Any number labelled as a score, on any scale; any word labelled as a grade.
 _SCORES = re.compile(_ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])")
 _GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")
 
@@ -404,8 +403,8 @@ _WANTED = {
 def read_plain(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
     """Return the parsed reply to a rubric that asks for a verdict, a score or a grade.
 
-    A reply that is nothing but the answer has no reasoning. One that was `cut` off has no answer:
-    what is missing might have taken it back.
+    A reply of only the answer has no reasoning. One that was `cut` off has no answer: the missing
+    part might have taken it back.
     """
     if refuses(text):
         return REFUSED
@@ -430,13 +429,13 @@ def read_plain(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
 
 
 def refuses(text: str) -> bool:
-    """Say whether a text begins with a refusal to answer."""
+    """Return whether a text begins with a refusal to answer."""
     head = text[:_REFUSED_WITHIN].lower().replace("’", "'")  # noqa: RUF001
     return _REFUSAL.search(head) is not None
 
 
 def verdict_in(text: str) -> re.Match[str] | None:
-    """Return the yes or no that decides, where it stands in `text`; None when that is unclear."""
+    """Return the match of the yes or no in `text` that decides; None if that is unclear."""
     lines = _lines(text)
     words = list(_WORD.finditer(text)) if lines else []
     if not words:
@@ -445,11 +444,11 @@ def verdict_in(text: str) -> re.Match[str] | None:
     if len(lines) == 1:
         return words[0] if first is not None else None
     if last is not None and _LABELLED.match(lines[-1]):
-        said = {_answer(line) for line in lines if _LABELLED.match(line)} | {first}
+        answers = {_answer(line) for line in lines if _LABELLED.match(line)} | {first}
         leading = _LEADING.match(lines[0])
         against = leading is not None and (leading["said"].lower() == "yes") is not last
         copied = _COPIED.search(text, 0, words[-1].start())
-        return words[-1] if said <= {last, None} and not against and not copied else None
+        return words[-1] if answers <= {last, None} and not against and not copied else None
     if _QUOTED.match(lines[0]):
         return None
     if first is None or _takes_back(lines[1:], first):
@@ -458,7 +457,7 @@ def verdict_in(text: str) -> re.Match[str] | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines that are not blank, a heading like `## Verdict` with what is below it."""
+    """Return the lines that are not blank; a heading like `## Verdict` is joined to the next."""
     lines: list[str] = []
     heading = ""
     for line in text.splitlines():
@@ -473,7 +472,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _own_last(lines: list[str], text: str) -> str:
-    """Return the last line; "" where it may be quoted: from a text, or as what not to say."""
+    """Return the last line; "" if it may be quoted, an example, or the end of a sentence."""
     if len(lines) == 1:
         return lines[0]
     line, before = lines[-1], lines[-2]
@@ -483,7 +482,7 @@ def _own_last(lines: list[str], text: str) -> str:
 
 
 def _answer(line: str) -> bool | None:
-    """Return what a line says that holds a yes or a no and nothing else, but for labels."""
+    """Return the answer of a line with only a yes or no and labels; None for any other line."""
     found = _LINE.fullmatch(line)
     if found is None or _EMPTY_BOX.search(line):
         return None
@@ -492,7 +491,7 @@ def _answer(line: str) -> bool | None:
 
 
 def _takes_back(lines: list[str], yes: bool) -> bool:
-    """Say whether an explanation has an answer of its own, or a word that corrects one."""
+    """Return whether an explanation has another answer, or a word that corrects one."""
     for line in lines:
         if _answer(line) is yes:
             continue
@@ -514,7 +513,7 @@ def _score(line: str, text: str) -> float | None:
 
 
 def _grade(line: str, text: str, rubric: Rubric) -> float | None:
-    """Return the share of the grade of the last line, unless another one is named before it."""
+    """Return the score of the last line's grade, unless another grade is named before it."""
     said = _said(line, text, *_grade_lines(rubric.grades), _GRADES)
     if said is None:
         return None
@@ -524,7 +523,7 @@ def _grade(line: str, text: str, rubric: Rubric) -> float | None:
 def _said(
     line: str, text: str, bare: re.Pattern[str], labelled: re.Pattern[str], named: re.Pattern[str]
 ) -> str | None:
-    """Return what a whole text says, or its last line behind a label if nothing else is named."""
+    """Return the value of a bare text, or of its labelled last line if no other value is named."""
     if (said := bare.fullmatch(text)) is not None:
         return said["said"]
     said = labelled.fullmatch(line)
@@ -541,7 +540,7 @@ def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
 
 
 PARSER_VERSION = 8
-"""Counts up with every change that lets a reply mean something else: it can change a score."""
+"""Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].
 _JSON = re.compile(r"\{|\[(?!\s*\w)")
@@ -568,13 +567,12 @@ _NO_END = failed(
 
 
 def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
-    """Return what `reply` says by `rubric`; `structured` says whether it had a schema to keep.
+    """Return the parsed `reply` to `rubric`; `structured` says whether it was given a schema.
 
     A reply that is one JSON object, or looks like JSON, is read strictly as JSON, whether or not
-    that was asked for. Any other reply is read as plain words, if the rubric's form can be said in
-    them; where JSON was asked for, only a bare YES or NO, or a bare score, counts. A reply that was
-    cut off counts when it is a whole JSON object; one that ended nobody knows how, also when it is
-    nothing but an answer.
+    JSON was asked for. Any other reply is read as plain text, if the rubric's form allows that; if
+    JSON was asked for, only a bare answer counts. A reply that was cut off counts if it is a whole
+    JSON object; one with an unknown finish reason also if it is a bare answer.
     """
     finish = reply.finish_reason
     if finish is FinishReason.SAFETY:

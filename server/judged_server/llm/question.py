@@ -1,19 +1,18 @@
-"""A question to a language model, and its key: all that can change its reply, hashed.
+"""Questions to language models, their keys, and the requests that models get.
 
-Two questions that differ in any part have different keys; what is equal has the same key on every
-machine. What is read off a reply later, such as a threshold, is no part of it. Below it, from a
-rubric and the texts of one context to the request that a model gets:
+A key is a hash of all that can change the reply: questions that differ in any part have different
+keys, and equal questions have the same key on every machine. What is applied to a reply later, such
+as a threshold, is not part of it. In a request every text is in a data block:
 
     <data-hkqz... name="retrieved_text">
     "the text, as a JSON string on one line"
     </data-hkqz...>
 
-A list of texts is one block too, which holds a JSON array of such strings. The marker is drawn anew
-for each request, so a text can't know it. Nor could a text use it: `<`, `>` and `&` are escaped, as
-are their look-alikes, line ends, everything invisible, and words in square brackets, which some
-chat templates give a meaning. What is escaped stays readable for the model, and a JSON reader gets
-the text back unchanged. This guards the form of the prompt. That a model does not *believe* what a
-text says, nothing here can promise.
+A list of texts is one block with a JSON array of strings. The marker is random for each request, so
+a text can't know it. Nor could a text use it: `<`, `>` and `&` are escaped, as are look-alikes,
+line ends, invisible characters, and square brackets around words that chat templates interpret. A
+model can still read escaped text, and a JSON reader restores it. This protects the structure of the
+prompt; it can't keep a model from believing what a text says.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ _TEXT, _LIST = b"t", b"l"
 
 
 class Question(NamedTuple):
-    """One sample to be had: a rubric, the texts it shows by their names, and the sample's number.
+    """One sample to ask for: a rubric, the texts of its fields by name, and the sample's number.
 
-    Samples of one matter differ in `number` only, from 0 to MAX_SAMPLES - 1.
+    Samples of the same item differ in `number` only, from 0 to MAX_SAMPLES - 1.
     """
 
     rubric: Rubric
@@ -52,10 +51,10 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A question that work may ask, `times` times, before the work has begun.
+    """A question that a call may ask, `times` times, as known before the call starts.
 
-    It is `settled` when its texts are known already; a check of claims that nobody has listed yet
-    is not.
+    `settled` means that its texts are known; those of the check of a claim are not, before the
+    claims are extracted.
     """
 
     model: ChatModel
@@ -67,8 +66,8 @@ class PlannedCall:
 def question_key(card: ChatModelCard, question: Question) -> bytes:
     """Return the key of a question to a model: SHA-256, 32 bytes.
 
-    Over the model, the rubric, how it is asked, and each text that the rubric shows
-    under its name, all in UTF-8 behind their lengths, lists behind the number of their texts.
+    Covers the model, the rubric, how it is asked, and each text of the rubric's fields with its
+    name. All are UTF-8 after their lengths; a list follows the number of its texts.
     """
     rubric = question.rubric
     asked = _asked(
@@ -99,7 +98,7 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
 
 @lru_cache(1 << 8)
 def _asked(*names: str) -> bytes:
-    """Return what is alike in the keys of all questions to a model by a rubric."""
+    """Return the part that the keys of all questions to a model by a rubric share."""
     return b"".join(map(_prefixed, names))
 
 
@@ -109,45 +108,44 @@ def _prefixed(text: str) -> bytes:
 
 
 PROMPT_VERSION = 1
-"""Counts up with every change of the data blocks or of the escaping: they can change a score."""
+"""Increased with every change of the data blocks or the escaping, which can change a score."""
 
 # Sixteen letters that no JSON escape contains, neither as a digit nor as a letter (\b \n \r \t \u).
-# So a nonce found in an escaped text is a nonce of the text, never the inside of an escape.
+# So a nonce found in an escaped text is part of the text, never of an escape.
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmopqsvwxyz")
 
-# Runs of what a reader can't see, and of look-alikes: forms of < > & " \ that compatibility
-# normalisation, as some tokenizers do it, makes real.
+# Runs of invisible characters and of look-alikes: forms of < > & " \ that compatibility
+# normalisation, which some tokenizers apply, turns into these characters.
 _HIDDEN = re.compile(
     "["
     "\x80-\x9f"  # controls that JSON leaves alone
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # invisible
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, line ends, directions
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff"
-    "\ue000-\uf8ff\ufdd0-\ufdef"  # private use, no characters
+    "\ue000-\uf8ff\ufdd0-\ufdef"  # private use, noncharacters
     "\ufe60\ufe64\ufe65\ufe68\uff02\uff06\uff1c\uff1e\uff3c"  # look-alikes
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U0010ffff"  # tags, more variation selectors, private use
     "]+"
 )
-# The bracket of [INST], [/INST], [SYSTEM_PROMPT] and their kind.
+# The bracket of [INST], [/INST], [SYSTEM_PROMPT] and the like.
 _BRACKET = re.compile(r"[\[\uff3b](?=/?[A-Za-z_]{2,32}[\]\uff3d])")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def new_nonce() -> str:
-    """Return 32 letters of 128 random bits: the marker of one request's data blocks."""
+    """Return the marker of one request's data blocks: 32 letters, 128 random bits."""
     return secrets.token_hex(16).translate(_LETTERS)
 
 
 def request_for(
     question: Question, nonce: str, *, structured: bool, attempt: int = 0, repair: str = ""
 ) -> ChatRequest:
-    """Return a question as it is put to a model, its texts behind a marker, the nonce.
+    """Return the request for a question; the nonce marks its data blocks.
 
-    `structured` asks for a reply by the rubric's schema, else for one in the words of its plain
-    answer. The instructions are the same for every context, so that a provider may cache them.
-    `attempt` counts from 0; `repair` says what was wrong with the reply before, never with words of
-    that reply.
+    `structured` asks for a reply that matches the rubric's schema, else for its plain answer. The
+    instructions are the same for every context, so that a provider may cache them. `attempt` counts
+    from 0; `repair` says what was wrong with the previous reply, without quoting it.
     """
     rubric = question.rubric
     pieces = list(rubric.parts)
@@ -165,7 +163,7 @@ def request_for(
         schema=rubric.schema if structured else None,
         max_tokens=question.max_tokens,
         temperature=question.temperature,
-        # Numbers that no other sample of the context has, so that none repeats another.
+        # Different for every sample of an item, so that no sample repeats another.
         seed=question.number + attempt * MAX_SAMPLES,
     )
 
@@ -180,7 +178,7 @@ def data_block(name: str, value: FieldValue, nonce: str) -> str:
 
 
 def _quoted(text: str, nonce: str) -> str:
-    """Return `text` as a JSON string that holds nothing a model or a tokenizer could act on.
+    """Return `text` as a JSON string without anything that a model or tokenizer could interpret.
 
     A lone surrogate, which no request can carry, becomes U+FFFD.
     """
@@ -208,15 +206,15 @@ _TOKENS = re.compile(
     r"|</?data-[a-z]{32}\b"  # a block of our own
 )
 _RESERVED_CHARACTERS = re.compile(
-    "[\U000e0001\U000e0020-\U000e007f"  # tags: letters that nobody sees
-    "\u202a-\u202e\u2066-\u2069]"  # directions, which show letters in another order
+    "[\U000e0001\U000e0020-\U000e007f"  # tags: invisible letters
+    "\u202a-\u202e\u2066-\u2069]"  # directional controls, which reorder letters
 )
 _EMOJI_TAGS = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,16}\U000e007f")
 """The flags of England, Scotland and Wales are spelt with tags."""
 
 
 def holds_reserved(text: str) -> bool:
-    """Say whether a text holds a token of a chat template, a tag or a turn of direction."""
+    """Return whether a text has a token of a chat template, a tag or a directional control."""
     if ("<" in text or "[" in text) and _TOKENS.search(text):
         return True
     if text.isascii():

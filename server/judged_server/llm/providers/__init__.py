@@ -1,1 +1,1 @@
-"""How providers spell requests and replies; `fake` has no wire: it answers from a file."""
+"""The dialects of providers; `fake` sends no requests, but answers from a file."""

@@ -1,18 +1,18 @@
-"""How each provider spells a request and a reply.
+"""Writes requests and reads replies in the dialect of each provider.
 
-A further dialect is a function that writes, one that reads, and a line in the table below; what its
-API has for the checks of the configuration is in `config.configuration`.
+A new dialect needs a function that writes, one that reads, a line in DIALECTS, and its capabilities
+in `config.CAPABILITIES`.
 
-The shapes are those of these pages, as the packages type them, `openai` 3.54.0, `anthropic` 2.12.0
-and `google-genai` 3.4.0. Only the text of a reply must be there: fields come and go.
+The formats are those of these pages, as typed in the packages `openai` 3.54.0, `anthropic` 2.12.0
+and `google-genai` 3.4.0. Only the text of a reply is required: fields come and go.
 
     openai     https://platform.openai.com/docs/api-reference/chat
     anthropic  https://platform.claude.com/docs/en/api/messages
     gemini     https://ai.google.dev/api/generate-content
 
-Of a reply, strictly its text is read. What stands beside the text decides nothing: where it can't
-be what its name says, it is left out, and `odd` is told. Messages name fields and never show what
-stood in them.
+Only the text of a reply is read strictly. Nothing depends on the fields beside it: one of an
+unexpected type or value is ignored, and listed in `odd`. Messages name fields and never show their
+content.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _T = TypeVar("_T")
 
 
 def parse(body: bytes) -> object:
-    """Return what the body says; None when it is not JSON.
+    """Return the parsed body; None when it is not JSON.
 
-    NaN and its like, which JSON has not, are null; half a character is refused.
+    NaN and infinities, which are not JSON, become null; a lone surrogate is refused.
     """
-    # What is raised is not kept as the cause of a fault: it holds the whole body, perhaps a prompt.
+    # The exception is not kept as a cause: it holds the whole body, perhaps with the prompt.
     try:
         parsed: object = orjson.loads(orjson.dumps(json.loads(body)))
     except (ValueError, TypeError, RecursionError):
@@ -77,7 +77,7 @@ def _reply_object(body: bytes) -> dict[str, Any]:
 
 
 def _what_came(value: object, body: bytes = b"") -> str:
-    """Return which kind of JSON value something is, or how long what is no JSON is."""
+    """Return the kind of a JSON value, or the length of a body that is not JSON."""
     if value is None:
         return f"{len(body)} bytes that are no JSON"
     kinds = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
@@ -85,7 +85,7 @@ def _what_came(value: object, body: bytes = b"") -> str:
 
 
 def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFault:
-    """Return the fault of an answer that is not the provider's: a firewall's page, say."""
+    """Return the fault of an answer by something before the provider, such as a firewall."""
     page = "a page of HTML" if body.lstrip().startswith(b"<") else _what_came(parse(body), body)
     fault = ProviderFault(
         Reason.PROVIDER_ERROR,
@@ -98,10 +98,10 @@ def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFau
     return fault
 
 
-def _error_of(body: bytes) -> Any:  # noqa: ANN401 - whatever stands there
+def _error_of(body: bytes) -> Any:  # noqa: ANN401 - any JSON
     """Return the error that a body describes, None when it describes none.
 
-    Its words are compared, never shown: they may quote the prompt or the key.
+    Its text is compared, never shown: it may quote the prompt or the key.
     """
     reply = parse(body)
     return reply.get("error") if isinstance(reply, dict) else None
@@ -116,7 +116,7 @@ def broken(what: str) -> UnreadableReply:
     return UnreadableReply(f"its reply {what}")
 
 
-def _is_filtered(status: int, error: Any) -> bool:  # noqa: ANN401 - whatever stands there
+def _is_filtered(status: int, error: Any) -> bool:  # noqa: ANN401 - any JSON
     if not isinstance(error, dict):
         return False
     metadata = error.get("metadata")
@@ -126,18 +126,18 @@ def _is_filtered(status: int, error: Any) -> bool:  # noqa: ANN401 - whatever st
 
 
 _FLAGGED = frozenset({"flagged_input", "reasons"})
-"""What OpenRouter's moderation tells of a prompt, see https://openrouter.ai/docs/api/reference/errors-and-debugging."""
+"""Fields of OpenRouter's moderation errors, see https://openrouter.ai/docs/api/reference/errors-and-debugging."""
 
 
 def first(items: list[Any]) -> dict[str, Any]:
-    """Return the first item, an object. Raises UnreadableReply when there is none."""
+    """Return the first item, an object. Raises UnreadableReply if it is missing or no object."""
     if not items or not isinstance(items[0], dict):
         raise broken("holds no answer")
     return items[0]
 
 
 def required(table: object, key: str, kind: type[_T]) -> _T:
-    """Return a field that must be there, in its type. Raises UnreadableReply."""
+    """Return a required field of a type. Raises UnreadableReply."""
     value = table.get(key) if isinstance(table, dict) else None
     if value is None:
         raise broken(f"lacks {key}")
@@ -147,7 +147,7 @@ def required(table: object, key: str, kind: type[_T]) -> _T:
 
 
 def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
-    """Return a field that may be missing, or in another type: then an empty one of its kind."""
+    """Return a field, or an empty value if it is missing or, noted in `odd`, of another type."""
     value = table.get(key) if isinstance(table, dict) else None
     if type(value) is kind:
         return value
@@ -157,7 +157,7 @@ def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
 
 
 def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int:
-    """Return the sum of some counts of tokens; 0 where none is told, or one can't be a count."""
+    """Return the sum of some token counts; 0 if there are none, or one is not a valid count."""
     counts = {key: table.get(key) or 0 for key in keys}
     for key, count in counts.items():
         if type(count) is not int or count < 0:
@@ -167,12 +167,12 @@ def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int
 
 
 def text_of(content: object, odd: list[str]) -> str:
-    """Return the text of a reply's content: itself, or that of its parts, thoughts left out."""
+    """Return the text of a reply's content: a string, or its parts joined, without reasoning."""
     if content is None or isinstance(content, str):
         return content or ""
-    parts, told = content if isinstance(content, list) else [content], len(odd)
+    parts, odd_before = content if isinstance(content, list) else [content], len(odd)
     said = "".join(_part_text(part, odd) for part in parts)
-    if not said and len(odd) > told:
+    if not said and len(odd) > odd_before:
         raise broken("has no text in its content, but other parts")
     return said
 
@@ -202,14 +202,14 @@ _WORDS = {
     FinishReason.SAFETY: "contentfilter safety recitation blocklist prohibitedcontent spii "
     "escalation modelarmor",
 }
-"""What servers of all dialects call the end of a reply, in small letters and nothing else: servers
-of one dialect stand before models of another, and keep their words."""
+"""Finish reasons of all dialects, reduced to their letters in lower case. They are shared, since a
+gateway of one dialect passes on the words of models of another."""
 _FINISH = {word: finish for finish, words in _WORDS.items() for word in words.split()}
 _CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
 
 
 def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
-    """Return why a model stopped: UNTOLD where nothing says so, OTHER for an unknown word."""
+    """Return why a model stopped: UNTOLD if that is not given, OTHER for an unknown word."""
     value = optional(table, key, str, odd)
     if not value:
         return FinishReason.UNTOLD
@@ -254,39 +254,39 @@ _HOPELESS = (
     ),
     (Reason.PROVIDER_REFUSED_KEY, _BAD_KEY, re.compile("API_KEY_INVALID"), re.compile("(?!)")),
 )
-"""What another try won't change: the codes that providers have for it, and words of a message."""
+"""Errors that a retry can't fix: reason, message, the providers' codes and words for them."""
 
 
 def fault_of(status: int, body: bytes) -> ProviderFault:
-    """Return the fault of a status other than 200, in whatever dialect its body tells of it."""
-    told = _error_of(body)
-    error: dict[str, Any] = told if isinstance(told, dict) else {}
+    """Return the fault of an HTTP status other than 200, with an error of any dialect as body."""
+    described = _error_of(body)
+    error: dict[str, Any] = described if isinstance(described, dict) else {}
     details = error.get("details")
     listed = [error, *(details if isinstance(details, list) else [details])]
     tables = [each for each in listed if isinstance(each, dict)]
     codes = [str(each.get(key)) for each in tables for key in _CODES]
     message = str(error.get("message")).lower() if status == 400 else ""
-    passes = status in {408, 409, 429} or status >= 500
+    retryable = status in {408, 409, 429} or status >= 500
     reason, meaning = _STATUSES.get(status, (Reason.PROVIDER_ERROR, ""))
     for hopeless, why, code, words in _HOPELESS:
         if any(map(code.fullmatch, codes)) or words.search(message):
-            reason, meaning, passes = hopeless, why, False
+            reason, meaning, retryable = hopeless, why, False
             break
     else:
-        if status == 403 and not told:
+        if status == 403 and not described:
             return answered_before(status, body, retryable=False)
     if 300 <= status < 400:
         meaning = _REDIRECT
     says = f"it answered {status}{meaning}"
-    return ProviderFault(reason, says, retryable=passes, status=status)
+    return ProviderFault(reason, says, retryable=retryable, status=status)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API, as pure functions.
+    """One API as pure functions.
 
-    `path` is what follows the base URL, `counts` the keys of input and of output tokens in the
-    object under `counted_in`. `fields` are headers of every request.
+    `path` follows the base URL; `counts` are the keys of input and of output tokens in the object
+    under `counted_in`. `fields` are headers of every request.
     """
 
     path: Callable[[ModelConfiguration], str]
@@ -297,7 +297,7 @@ class Dialect:
     fields: Mapping[str, str] = field(default_factory=dict)
 
     def headers(self, provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
-        """Return the headers of every request, the key in that which `provider.auth` names."""
+        """Return the headers of every request, the key in the one that `provider.auth` names."""
         found = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -310,11 +310,11 @@ class Dialect:
         return found
 
     def read_reply(self, status: int, body: bytes) -> ChatReply:
-        """Return the reply in the body of a response. Raises ProviderFault, whatever it is.
+        """Return the reply in the body of a response. Raises ProviderFault for any other body.
 
-        Counts of tokens count too where the reply can't be read: it is paid for all the same. A
-        filter that stopped the prompt, which Azure and OpenRouter report as an error, is a reply
-        with the finish reason SAFETY.
+        Token counts are returned even if the reply can't be read, since it is paid for. A prompt
+        that a filter stopped, which Azure and OpenRouter report as an error, gives a reply with the
+        finish reason SAFETY.
         """
         usage, odd = TokenUsage(), list[str]()
         if status != 200:
@@ -323,9 +323,9 @@ class Dialect:
             raise fault_of(status, body)
         try:
             reply = _reply_object(body)
-            told = optional(reply, self.counted_in, dict, odd)
-            put_in, put_out = (_tokens(told, keys, odd) for keys in self.counts)
-            usage = TokenUsage(put_in, put_out)
+            table = optional(reply, self.counted_in, dict, odd)
+            input_tokens, output_tokens = (_tokens(table, keys, odd) for keys in self.counts)
+            usage = TokenUsage(input_tokens, output_tokens)
             found = self.read(reply, usage, odd)
         except UnreadableReply as broken_reply:
             found = ChatReply("", FinishReason.UNTOLD, usage, "", unreadable=str(broken_reply))
@@ -333,11 +333,11 @@ class Dialect:
 
 
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems"})
-"""What of a rubric's schema Anthropic, Azure and others refuse. Parsing checks it all the same."""
+"""Keywords of schemas that Anthropic, Azure and others refuse. Parsing checks the bounds anyway."""
 
 
 def _unbounded(schema: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return a JSON schema without bounds; what has the name of one may be a property, too."""
+    """Return a JSON schema without bounds; a property may have the name of one."""
     if not isinstance(schema, dict):
         return schema
     return {
@@ -362,13 +362,13 @@ def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
         body["seed"] = request.seed
     if request.schema is None or model.structured is Structured.NONE:
         return body
-    name, said = request.schema.name, request.schema.schema
+    name, schema = request.schema.name, request.schema.schema
     if not model.schema_bounds:
-        said = _unbounded(said)
+        schema = _unbounded(schema)
     body["response_format"] = {"type": str(model.structured)}
     if model.structured is Structured.JSON_SCHEMA:
-        held = {"name": name, "schema": said, "strict": True}
-        body["response_format"]["json_schema"] = held
+        json_schema = {"name": name, "schema": schema, "strict": True}
+        body["response_format"]["json_schema"] = json_schema
     return body
 
 
@@ -398,8 +398,8 @@ def _write_anthropic(model: ModelConfiguration, request: ChatRequest) -> dict[st
     if model.send_temperature:
         body["temperature"] = request.temperature
     if request.schema is not None and model.structured is Structured.JSON_SCHEMA:
-        held = {"type": "json_schema", "schema": _unbounded(request.schema.schema)}
-        body["output_config"] = {"format": held}
+        output_format = {"type": "json_schema", "schema": _unbounded(request.schema.schema)}
+        body["output_config"] = {"format": output_format}
     return body
 
 
@@ -422,7 +422,7 @@ def _read_anthropic(reply: dict[str, Any], usage: TokenUsage, odd: list[str]) ->
 
 
 def _gemini_path(model: ModelConfiguration) -> str:
-    # A name with a slash is a whole resource, tunedModels/x say.
+    # A name with a slash is a full resource name, such as tunedModels/x.
     name = model.model if "/" in model.model else f"models/{model.model}"
     return f"/{quote(name)}:generateContent"
 
@@ -453,7 +453,7 @@ def _read_gemini(reply: dict[str, Any], usage: TokenUsage, odd: list[str]) -> Ch
     if not reply.get("candidates") and optional(feedback, "blockReason", str, odd):
         return ChatReply("", FinishReason.SAFETY, usage, version)
     candidate = first(required(reply, "candidates", list))
-    # A model that was stopped, or thought until its tokens were used up, sends no parts at all.
+    # There are no parts if the model was stopped, or used up its tokens for reasoning.
     content = {} if candidate.get("content") is None else required(candidate, "content", dict)
     return ChatReply(
         text=text_of(content.get("parts"), odd),
@@ -476,13 +476,13 @@ DIALECTS = {
         _write_anthropic,
         _read_anthropic,
         "usage",
-        # What was written to the provider's cache of prompts, or read from it, is input.
+        # Tokens written to the provider's prompt cache, or read from it, are input.
         (
             ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
             ("output_tokens",),
         ),
-        # That which all models and gateways know. The next one, 2026-10-21, only takes things away
-        # from what is used here: temperature, which models before Claude Opus 4.7 still have.
+        # The version that all models and gateways know. The next one, 2026-10-21, only removes what
+        # is used here: temperature, which models before Claude Opus 4.7 still have.
         {"anthropic-version": "2023-06-01"},
     ),
     "gemini": Dialect(
@@ -490,11 +490,11 @@ DIALECTS = {
         _write_gemini,
         _read_gemini,
         "usageMetadata",
-        # Thoughts are paid as output.
+        # Reasoning is paid for as output.
         (
             ("promptTokenCount", "toolUsePromptTokenCount"),
             ("candidatesTokenCount", "thoughtsTokenCount"),
         ),
     ),
 }
-"""By the names that the configuration knows."""
+"""By the names in the configuration."""

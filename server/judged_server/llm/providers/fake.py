@@ -1,4 +1,4 @@
-"""A provider that is a file: replies to texts, line by line, for the tests of those who use judged.
+"""A provider that answers from a file, one reply a line, for tests of code that uses judged.
 
     {"contains": "capital of France", "reply": {"reasoning": "it says so", "verdict": "yes"}}
     {"contains": {"retrieved_text": ["Paris", "France"]}, "reply": "YES", "delay_ms": 20}
@@ -40,7 +40,7 @@ MAX_FILE_BYTES = 16 << 20
 LONGEST_DELAY_S = 3600
 
 _BLOCK = re.compile(r'<data-(\w+) name="(\w+)">\n(.*)\n</data-\1>')
-"""A text in a prompt, as `question` writes it: its name, and itself as JSON."""
+"""A data block of a prompt, as `question` writes it: the name of the text, and the text as JSON."""
 
 _CHARACTERS_A_TOKEN = 4
 
@@ -49,7 +49,7 @@ _Texts = str | list[str]
 
 @table(frozen=True, config=STRICT)
 class Line:
-    """One reply, and what it answers: texts that hold each needle in a field, "" for any."""
+    """One reply, and the texts that it answers: needles by field, "" for any field."""
 
     contains: _Texts | dict[str, _Texts] = Field(default_factory=list[str])
     rubric: str = ""
@@ -96,7 +96,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The lines of a file, with the hash of the whole."""
+    """The lines of a file, and the hash of the file."""
 
     file: str
     lines: tuple[Line, ...]
@@ -115,7 +115,7 @@ class FakeModel:
     unavailable: ClassVar[str] = ""
 
     async def complete(self, request: ChatRequest, timeout_s: float) -> Completed:
-        """Return the reply of the first line that answers. Raises ProviderFault as it says."""
+        """Return the reply of the first line that matches. Raises ProviderFault if that says so."""
         began = self.clock.now()
         texts = texts_of(request.user)
         rubric = "" if request.schema is None else request.schema.name
@@ -146,7 +146,7 @@ class FakeModel:
 
 
 def texts_of(prompt: str) -> list[tuple[str, str]]:
-    """Return the texts in a prompt with their names; a list gives each of its texts."""
+    """Return the names and texts in a prompt; a list gives one pair for each of its texts."""
     found: list[tuple[str, str]] = []
     for _, name, quoted in _BLOCK.findall(prompt):
         value = json.loads(quoted)

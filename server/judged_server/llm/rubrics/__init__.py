@@ -1,1 +1,1 @@
-"""What a language model is asked: rubrics as files, checked when read, and their prompts."""
+"""Rubrics: files with the prompts for language models, checked when they are read."""

@@ -1,10 +1,10 @@
-"""Rubrics: the versioned instructions a language model judges by, and the files they stand in.
+"""Rubrics: versioned instructions that a language model judges by, and the files that hold them.
 
-A rubric is read from a file by `loading` and turned into a request by `question`; what its replies
-must look like is its `schema`, which `parsing` checks.
+`parse` reads a rubric from a file, `question` turns it into a request, and `parsing` checks replies
+by its `schema`.
 
-One table says what each form takes; docs/rubrics.md says how to write a rubric. One whose words ask
-for another reply than the one that is read would fail on every item, so it is refused at the start.
+_FIELDS lists the fields of each form; docs/rubrics.md says how to write a rubric. One that asks for
+another form of reply than the parser reads would fail on every item, so it is refused at the start.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from judged_server.llm.config import STRICT, content_of, matching, read, read_to
 from judged_server.settings import SettingsError
 
 Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction", "verification"]
-"""What a reply says: yes or no; a score; one word of a scale; one score a dimension. A rubric of
-claims is not asked itself; its two steps are, the one for a list of claims, the other for the check
-of one claim."""
+"""The form of a reply: yes or no; a score; one word of a scale; one score a dimension. A rubric of
+claims is not asked itself, but its two steps are: one extracts a list of claims, one verifies a
+claim."""
 
 JSON_FORMS = frozenset({"dimensions", "claims", "extraction", "verification"})
-"""Forms whose replies are JSON from every model, also from one that takes no schema."""
+"""Forms whose replies are JSON from every model, even from one that takes no schema."""
 
 FieldValue = str | Sequence[str]
-"""What a prompt shows in one place: a text, or a list of texts."""
+"""The value of a field of a prompt: a text, or a list of texts."""
 
 EXPECTED_TEXT = "expected_text"
 RETRIEVED_TEXT = "retrieved_text"
@@ -54,16 +54,16 @@ ANSWER_FIELDS = (
     "sources_used",
     "confidence",
 )
-"""The texts of an answer and of what it is measured by; `references`, `contexts` and `sources_used`
-are lists."""
+"""The texts of an answer and of what it is compared with; `references`, `contexts` and
+`sources_used` are lists."""
 CLAIM = "claim"
-"""One claim, which only the second step of a rubric of claims shows."""
+"""One claim; only the second step of a rubric of claims shows it."""
 
 NONCE = "nonce"
-"""The placeholder of the marker of the request's data blocks."""
+"""The placeholder of the marker of a request's data blocks."""
 ANSWER = "answer"
-"""In the instructions, the placeholder of how to answer, which depends on whether the model takes a
-schema. In the question it is the answer that is judged."""
+"""In `system` the placeholder of how to answer, which depends on whether the model takes a schema;
+in `user` the answer that is judged."""
 
 MAX_CLAIMS = 50
 """The most claims that the first step of a rubric of claims may find."""
@@ -76,12 +76,12 @@ _STRING: dict[str, object] = {"type": "string"}
 
 @dataclass(frozen=True)
 class Rubric:
-    """What is asked, how to answer, and from which score on the answer is a yes.
+    """What is asked, how to answer, and the score from which the verdict is yes.
 
     `system` holds {{answer}} once; `user` holds {{nonce}}, and each field it shows once.
-    `fails_closed` is the side to take, by whoever must take one, when there is no verdict: for
-    "is it relevant?" that is no, for "is it harmful?" it is yes. With `scored` a structured reply
-    carries a score in [0, 1] beside its verdict; without, a yes scores 1 and a no scores 0.
+    `fails_closed` is the verdict to assume if one is needed and there is none: no for "is it
+    relevant?", yes for "is it harmful?". With `scored` a structured reply has a score in [0, 1]
+    beside its verdict; without, a yes scores 1 and a no scores 0.
 
     `grades` are the words of a scale, the lowest first: grade i of n scores i / (n - 1).
 
@@ -115,21 +115,21 @@ class Rubric:
 
     @property
     def scores_answers(self) -> bool:
-        """Whether ScoreAnswers can ask it: it shows what an answer has, and nothing else."""
+        """Whether ScoreAnswers can ask it: it shows only the fields of an answer."""
         return set(self.fields) <= set(ANSWER_FIELDS)
 
     @property
     def takes_json(self) -> bool:
-        """Whether its replies are JSON from every model, also from one that takes no schema."""
+        """Whether its replies are JSON from every model, even from one that takes no schema."""
         return self.form in JSON_FORMS
 
     @property
     def max_grade(self) -> int:
-        """The highest grade of its scale, whose lowest is 0; 0 where it has no scale."""
+        """The highest grade of its scale, whose lowest is 0; 0 if it has no scale."""
         return max(len(self.grades) - 1, 0)
 
     def passes(self, score: float) -> bool:
-        """Say whether a score reaches the rubric's threshold."""
+        """Return whether a score reaches the rubric's threshold."""
         return score + TIE_TOLERANCE >= self.min_score
 
     @cached_property
@@ -141,14 +141,14 @@ class Rubric:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """The user template, cut: plain text at even places, names of placeholders at odd ones."""
+        """The user template in pieces: text at even indexes, names of placeholders at odd ones."""
         return tuple(PLACEHOLDER.split(self.user))
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The texts that the prompt shows, in their order in it; of claims those of both steps.
+        """The fields that the prompt shows, in their order; of claims those of both steps.
 
-        A claim is left out where the rubric finds the claims itself.
+        The claim is left out there, since the rubric extracts the claims itself.
         """
         if self.form != "claims":
             return tuple(name for name in self.parts[1::2] if name != NONCE)
@@ -167,9 +167,9 @@ class Rubric:
 
     @cached_property
     def properties(self) -> dict[str, dict[str, object]]:
-        """What each key of a reply must hold, as JSON schemas.
+        """The JSON schema of each key of a reply.
 
-        The reasoning comes first, so that what is decided follows from it and not the reverse.
+        The reasoning comes first, so that the decision follows from it and not the reverse.
         """
         if self.form == "extraction":
             return {"claims": {"type": "array", "items": _STRING, "maxItems": MAX_CLAIMS}}
@@ -190,7 +190,7 @@ class Rubric:
 
     @cached_property
     def schema(self) -> ReplySchema:
-        """What a structured reply must keep: flat, all keys required, no others allowed."""
+        """The schema of a structured reply: flat, all keys required, no others allowed."""
         return ReplySchema(
             self.id,
             {
@@ -205,8 +205,8 @@ class Rubric:
     def sha256(self) -> str:
         """The hash of all that can change a reply: the templates, the form of the reply, the id.
 
-        The threshold, the weights, the description and the side to fail to are read after the
-        reply, so they are left out, as are the comments and the layout of the file.
+        The threshold, the weights, the description and `fails_closed` are applied after the reply,
+        so they are left out, as are the comments and the layout of the file.
         """
         content: dict[str, object] = {
             "id": self.id,
@@ -217,12 +217,12 @@ class Rubric:
             "structured_answer": self.structured_answer,
             "plain_answer": self.plain_answer,
         }
-        if self.form != "verdict":  # a verdict has the hash it had before there were other forms
+        if self.form != "verdict":  # verdicts keep their hash from before other forms
             content["form"] = self.form
             content["properties"] = self.properties
         if self.form == "claims":
             content["steps"] = [step.sha256 for step in self.steps]
-        # Only the order of the keys of a reply may matter, and it is kept.
+        # The order of `properties` is kept: it may change a reply.
         ordered = {name: content[name] for name in sorted(content)}
         return hashlib.sha256(json.dumps(ordered).encode()).hexdigest()
 
@@ -237,7 +237,7 @@ MAX_GRADES = 11
 
 _SUFFIX = ".toml"
 _TAKEN = {"reasoning", "overall"}
-"""Keys of a reply that no dimension can have."""
+"""Keys of a reply that no dimension can have as its name."""
 
 
 @cache
@@ -278,29 +278,26 @@ def load_folder(folder: Path) -> Mapping[str, Rubric]:
 
 
 def parse(raw: bytes, source: str) -> Rubric:
-    """Return the rubric a file holds; `source` is named in errors.
-
-    Raises SettingsError.
-    """
+    """Return the rubric in a file; `source` names it in errors. Raises SettingsError."""
     content = read_toml(raw, source)
-    said = read(_FILES.get(str(content.get("form")), _Verdict), content, source)
-    given: dict[str, Any] = dict(vars(said))
-    if isinstance(said, _Dimensions):
-        given["dimensions"] = tuple((each.name, each.weight) for each in said.dimensions)
-        need_contexts = (each.name for each in said.dimensions if each.needs_contexts)
+    file = read(_FILES.get(str(content.get("form")), _Verdict), content, source)
+    given: dict[str, Any] = dict(vars(file))
+    if isinstance(file, _Dimensions):
+        given["dimensions"] = tuple((each.name, each.weight) for each in file.dimensions)
+        need_contexts = (each.name for each in file.dimensions if each.needs_contexts)
         given["need_contexts"] = tuple(need_contexts)
-    if not isinstance(said, _Claims):
+    if not isinstance(file, _Claims):
         return _checked(given, source)
     templates = {name: vars(given.pop(name)) for name in ("extraction", "verification")}
     steps: dict[str, Any] = {
-        name: _checked(given | own | {"id": f"{said.id}_{name}", "form": name}, f"{source}: {name}")
+        name: _checked(given | own | {"id": f"{file.id}_{name}", "form": name}, f"{source}: {name}")
         for name, own in templates.items()
     }
     return Rubric(**given, **steps, system="", user="", structured_answer="", plain_answer="")
 
 
 def _checked(given: dict[str, Any], source: str) -> Rubric:
-    # JSON is asked for in the same words, whether or not the model is held to it.
+    # JSON is asked for in the same words, whether or not the model gets a schema.
     rubric = Rubric(**{"plain_answer": given["structured_answer"], **given})
     try:
         _check(rubric)
@@ -400,10 +397,10 @@ class _Claims(_Head):
 _FILES: dict[str, type[_Head]] = {
     "score": _Score, "grade": _Grade, "dimensions": _Dimensions, "claims": _Claims,
 }  # fmt: skip
-"""By the form that a file names; any other one is read as that of a verdict."""
+"""By the form that a file names; any other form is read as a verdict."""
 
 _LONGEST_ID_OF_CLAIMS = 48
-"""Each step has its own name behind it."""
+"""Each step appends its name to the id."""
 
 _EITHER = tuple(dict.fromkeys(CONTEXT_FIELDS + ANSWER_FIELDS))
 _FIELDS: dict[Form, tuple[str, ...]] = {
@@ -418,7 +415,7 @@ _OF_ANSWERS = set(ANSWER_FIELDS) - set(CONTEXT_FIELDS)
 _PLAIN: dict[Form, tuple[str, ...]] = {
     "verdict": ("YES", "NO"), "score": ("Score:",), "grade": ("Grade:",),
 }  # fmt: skip
-"""What the plain answer of a form must ask for, letter by letter."""
+"""Words that the plain answer of a form must contain exactly."""
 
 
 def _check(rubric: Rubric) -> None:
@@ -462,10 +459,10 @@ def _check_user(rubric: Rubric) -> None:
 
 
 def _placeholders(template: str, key: str, known: Sequence[str]) -> list[str]:
-    """Return the names in double braces; a template has none but `known`, so all are filled."""
+    """Return the names in double braces. Raises ValueError for one that is not in `known`."""
     names: list[str] = PLACEHOLDER.findall(template)
     rest = PLACEHOLDER.sub("", template)
-    # In single braces any other name may be meant as it stands: {} is in much prose.
+    # Other names in single braces may be plain text: {} is common in prose.
     unfilled = {name.strip() for name in _SINGLE.findall(rest)}.intersection(known)
     if unfilled or "{{" in rest or "}}" in rest or not set(names) <= set(known):
         raise ValueError(f"{key} may hold {_listed(known)}, and nothing else like them")

@@ -1,1 +1,1 @@
-"""A request on its way to a provider: retry, breaker, limits, HTTP."""
+"""Sends requests to providers: retries, circuit breaker, limits, HTTP."""

@@ -1,22 +1,22 @@
-"""One provider as its models share it: a call waits for its turn, is sent, and is tried again.
+"""Sends the requests of all models of one provider: turns, limits, circuit breaker and retries.
 
-A call is tried again as long as its caller has time: a failure of the provider is not the item's.
-Before another try it waits as long as the provider asked, or else a random part of .5 s, then 1 s,
-up to 8 s (full jitter, so that callers turned away together do not come back together). What keeps
-a provider in trouble from being finished off is not a number of tries: the breaker stops all
-requests to it but a probe. A provider that did not answer in its time is asked once more at most.
+A call is retried as long as its caller has time: a failure of the provider says nothing about the
+item. Before a retry it waits as long as the provider asked, or else a random part of .5 s, then
+1 s, up to 8 s (full jitter, so that calls that failed together are not retried together). Retries
+are limited only after time-outs (one) and if there is a fallback (two): the breaker protects a
+failing provider, since it stops all requests to it but a probe.
 
-Senders take turns by the tokens of their requests, interactive requests before those of batch work
-(`scheduling.fairness`), so that nobody who has much to ask takes all places from the others.
-Those of one sender go in the order they came.
+Senders take turns by the tokens of their requests, interactive requests before batch work
+(`scheduling.fairness`), so that a sender of many requests does not take all places. Requests of one
+sender are sent in order.
 
-A request goes when three agree. Until then it waits, which costs no request, and fails only when
-its time can't suffice, or when the key is refused.
+A request is sent when the following three allow it. Until then it waits, and it fails only if its
+time can't suffice or the key is refused.
 
     Rate      the operator's requests_per_minute and tokens_per_minute, and the pauses that the
               provider asks for by a 429
-    Window    how many may be under way: one more after a window of successes, half as many after
-              a 429 or a time-out
+    Window    the number of requests in flight: one more after a window of successes, half as many
+              after a 429 or a time-out
     Breaker   closed --14 of the last 16 requests failed--> open, for .5 s
               open --the time is up--> one request probes, all others wait
               --the probe succeeds--> closed; --fails--> open, half as long again, up to 15 s
@@ -47,18 +47,18 @@ class Clock:
     """The machine's time."""
 
     now = staticmethod(time.monotonic)
-    """Returns seconds that never jump; only differences mean something."""
+    """Returns monotonic seconds; only differences are meaningful."""
 
     def date(self) -> datetime:
-        """Return the date, in UTC."""
+        """Return the date and time, in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
+        """Wait for so many seconds."""
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
-        """Call back after so many seconds, on the running event loop."""
+        """Call `callback` after so many seconds, on the running event loop."""
         return asyncio.get_running_loop().call_later(seconds, callback)
 
 
@@ -66,33 +66,33 @@ MAX_TIMEOUTS = 2
 MAX_TRIES_BEFORE_FALLBACK = 3
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 8.0
 LEAST_PAUSE_S = 1.0
-"""The pause after a 429 that names a shorter one, or none."""
+"""The least pause after a 429, also if it names none."""
 UNREACHED_S = 30.0
-"""How long a provider that nobody has reached yet is tried: its address may be wrong."""
+"""How long a provider that was never reached is tried: its address may be wrong."""
 
 TURN_TOKENS, REQUEST_TOKENS = 4_096, 512
-"""What a sender may use in its turn: a handful of usual questions. A request counts for so many
-tokens more, since it takes a place however short it is."""
+"""Tokens of a sender's turn: a handful of usual questions; and tokens added to the count of each
+request, since even a short one takes a place."""
 
 _FORBIDDEN, _TOO_MANY = 403, 429
 
 LONGEST_PAUSE_S = 60.0
-"""The longest that a Retry-After is followed; then one more request asks."""
+"""The longest pause for a Retry-After; then the next request is sent."""
 AT_ONCE_S = 0.1
-"""The seconds of a rate that may be used at once: a provider may count by the second."""
+"""Seconds of a rate limit that may be used at once: a provider may count by the second."""
 
 WINDOW, FAILED_OF_WINDOW = 16, 14
 COOL_DOWNS_S, REFUSALS_S, COOL_DOWN_GROWTH = (0.5, 15.0), (5.0, 60.0), 1.5
-"""The first pause before a probe and the longest, of failures and of a refused key; each is so many
-times the last one."""
+"""The first and the longest pause before a probe, after failures and after a refused key; each is
+COOL_DOWN_GROWTH times the previous one."""
 
 _log = Logger("llm")
 
 
 class Call(NamedTuple):
-    """One question, ready to be sent. `tokens` is an estimate of what it will cost at most.
+    """One question, ready to be sent. `tokens` is an estimate of the most that it will use.
 
-    `read` makes a reply of a status and a body, or raises ProviderFault.
+    `read` returns the reply in a status and a body, or raises ProviderFault.
     """
 
     path: str
@@ -104,7 +104,7 @@ class Call(NamedTuple):
 
 
 class Endpoint:
-    """A provider that can be asked."""
+    """A provider with its connections and its queue."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class Endpoint:
     ) -> tuple[ChatReply, int]:
         """Return the reply and the number of requests it took, within `timeout_s` seconds.
 
-        A provider that is unhealthy is waited for, unless a fallback stands ready. Raises the last
-        ProviderFault that came of a request, with the number of requests in it.
+        Waits for an unhealthy provider if `waits`, as without a fallback. Raises the ProviderFault
+        of the last request that was sent, with the number of requests in it.
         """
         ends = self._clock.now() + timeout_s
         sent = timeouts = 0
@@ -140,7 +140,7 @@ class Endpoint:
                 return await self._send(call, ends, waits=waits), sent + 1
             except ProviderFault as fault:
                 if fault.attempts == 0 and last is not None:
-                    raise last from None  # it says more than that a call was held back here
+                    raise last from None  # more telling than that this call wasn't sent
                 sent += fault.attempts
                 fault.attempts = sent
                 timeouts += fault.reason is Reason.TIMEOUT
@@ -159,7 +159,7 @@ class Endpoint:
 
     def _backoff_s(self, fault: ProviderFault, sent: int) -> float:
         if fault.status == 429 or fault.retry_after_s is not None or self.queue.breaker.is_open:
-            return 0.0  # the queue knows when the next request may go
+            return 0.0  # the queue delays the next request
         longest_s = min(FIRST_BACKOFF_S * 2.0 ** min(sent - 1, 16), LONGEST_BACKOFF_S)
         return self._random.uniform(0, longest_s)
 
@@ -204,16 +204,16 @@ class Endpoint:
                 ) from None
             raise
         if reply.unreadable:
-            # Paid for, and no outage: whoever asked counts it, and decides whether to ask again.
+            # Paid for, and no outage: the caller counts it and decides whether to ask again.
             says = f"{name}: {reply.unreadable}, so that it can't be read"
             reply = reply._replace(unreadable=says)
         return reply
 
 
 class Turn(NamedTuple):
-    """Leave to send one request; handed back by exactly one method of the queue.
+    """Permission to send one request; returned to the queue by exactly one of its methods.
 
-    `number` counts all that were given. A `probe` is the one request to a provider in trouble.
+    `number` counts all turns given. A `probe` is the only request to a provider while it fails.
     """
 
     number: int
@@ -241,21 +241,21 @@ class RequestQueue:
         self._rate = Rate(provider.requests_per_minute, provider.tokens_per_minute, clock)
         self._waiting: FairQueue[_Waiting] = FairQueue(TURN_TOKENS)
         self._timer: asyncio.Handle | None = None
-        self._limited = False  # those who wait do so for the rate
+        self._limited = False  # calls wait for the rate
         self._reached = False
         self._unreached_since: float | None = None
 
     @property
     def key_problem(self) -> str:
-        """What to do about the key that the provider refused, "" when it did not."""
+        """What to do about the key that the provider refused, "" if it did not."""
         cause = self.breaker.cause
         refused = cause is not None and cause.reason is Reason.PROVIDER_REFUSED_KEY
         return cause.message if cause is not None and refused else ""
 
     async def turn(self, tokens: int, ends: float, *, waits: bool = True) -> Turn:
-        """Return once a request of so many tokens may be sent, before `ends` of the clock.
+        """Return once a request of so many tokens may be sent, before the clock shows `ends`.
 
-        Raises ProviderFault, of no attempt, when it may not, or if it `waits` for no open breaker.
+        Raises ProviderFault of 0 attempts if it can't be, or the breaker is open and not `waits`.
         """
         fault = self.breaker.refusal()
         if fault is None and self.breaker.is_open and not waits:
@@ -273,13 +273,13 @@ class RequestQueue:
                 return await future
         except BaseException as error:
             if future.done() and not future.cancelled() and future.exception() is None:
-                self.dropped(future.result())  # the turn came together with the end
+                self.dropped(future.result())  # the turn came as the wait ended
             if isinstance(error, TimeoutError):
                 raise self._out_of_time() from None
             raise
 
     def answered(self, turn: Turn, tokens: int) -> None:
-        """End a request with a reply that took so many tokens, 0 when it doesn't say."""
+        """End a request that got a reply of so many tokens, 0 if unknown."""
         self._reached = True
         self.window.succeeded()
         self.breaker.succeeded(turn)
@@ -288,10 +288,10 @@ class RequestQueue:
         self._wake()
 
     def failed(self, turn: Turn, fault: ProviderFault, *, full_time: bool) -> None:
-        """End a request with a fault; the provider had all its time when `full_time`.
+        """End a request with a fault; `full_time` says that the provider had its whole time-out.
 
-        A time-out counts only then: a caller's short deadline is no news of the provider. A
-        request that was understood and turned down shows that it works; so does a 429.
+        A time-out counts only then: a caller's short deadline says nothing about the provider. A
+        request that was understood and rejected shows that the provider works; so does a 429.
         """
         late = fault.reason is Reason.TIMEOUT
         limited = fault.status == _TOO_MANY
@@ -318,7 +318,7 @@ class RequestQueue:
         self._wake()
 
     def dropped(self, turn: Turn, *, was_sent: bool = True) -> None:
-        """End a request that says nothing of the provider: its caller has left, say."""
+        """End a request that says nothing about the provider, such as a cancelled one."""
         if not was_sent:
             self._rate.pay(-1, -turn.tokens)
         self.window.ended()
@@ -327,11 +327,11 @@ class RequestQueue:
 
     @property
     def _wait_s(self) -> float:
-        """The seconds until the next request may go, were there room for it."""
+        """Seconds until the next request may be sent, if the window has room."""
         return max(self.breaker.wait_s, self._rate.wait_s)
 
     def _wake(self) -> None:
-        """Give their turns to those who may go now; come back when the next one may."""
+        """Give turns to the calls that may be sent now; set a timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -339,7 +339,7 @@ class RequestQueue:
             fault = self.breaker.refusal()
             if fault is None and head.ends <= self._clock.now():
                 fault = self._out_of_time()
-            if head.turn.done() or fault is not None:  # done: it was cancelled, or turned away
+            if head.turn.done() or fault is not None:  # done: cancelled or failed
                 self._waiting.take(0)
                 if fault is not None and not head.turn.done():
                     head.turn.set_exception(fault)
@@ -347,7 +347,7 @@ class RequestQueue:
             of_rate_s = self._rate.wait_s
             wait_s, self._limited = max(self.breaker.wait_s, of_rate_s), of_rate_s > 0
             if not self.window.has_room or math.isinf(wait_s):
-                return  # until the outcome of a request wakes
+                return  # until a request ends and wakes
             if wait_s > 0:
                 self._timer = self._clock.call_later(wait_s, self._wake)
                 return
@@ -357,7 +357,7 @@ class RequestQueue:
             head.turn.set_result(Turn(number, head.tokens, self.breaker.begin(number)))
 
     def _never_reached(self, fault: ProviderFault) -> bool:
-        """Whether nobody has reached the provider for so long that its address may be wrong."""
+        """Whether the provider was not reached for so long that its address may be wrong."""
         if self._reached or fault.reason is not Reason.PROVIDER_UNREACHABLE:
             return False
         now = self._clock.now()
@@ -366,7 +366,7 @@ class RequestQueue:
         return now - self._unreached_since >= UNREACHED_S or not fault.retryable
 
     def _out_of_time(self) -> ProviderFault:
-        """Return the fault of a call whose time is over, or can't suffice."""
+        """Return the fault of a call whose time is over or won't suffice."""
         if self.breaker.is_open:
             return _held_back(
                 Reason.BREAKER_OPEN, f"{self._name} kept failing for as long as the call could wait"
@@ -386,13 +386,13 @@ def _held_back(reason: Reason, message: str, *, retryable: bool = True) -> Provi
 
 
 class Rate:
-    """When the next request may go. None for no limit.
+    """Limits of requests and tokens per minute; None for no limit.
 
-    A request goes once what went before is worked off, whatever its own size.
+    A request may be sent once the earlier ones are worked off, whatever its own size.
     """
 
     def __init__(self, requests: float | None, tokens: float | None, clock: Clock) -> None:
-        """Let so many requests and tokens go in a minute."""
+        """Allow so many requests and tokens per minute."""
         self._clock = clock
         per_minute = (requests or math.inf, tokens or math.inf)
         self._per_second = tuple(each / 60 for each in per_minute)
@@ -401,11 +401,11 @@ class Rate:
 
     @property
     def wait_s(self) -> float:
-        """The seconds until a request may go."""
+        """Seconds until a request may be sent."""
         return max(0.0, max(*self._worked_off, self._paused_until) - self._clock.now())
 
     def pay(self, requests: int, tokens: float) -> None:
-        """Count a request that goes, or correct the count of one that went."""
+        """Count a request that is sent, or correct the count of an earlier one."""
         for at, amount in enumerate((requests, tokens)):
             per_second = self._per_second[at]
             spare_s = max(0.0, AT_ONCE_S - 1 / per_second)
@@ -413,13 +413,13 @@ class Rate:
             self._worked_off[at] = begins + amount / per_second
 
     def pause(self, seconds: float) -> None:
-        """Let nothing go for as long as the provider asked for, within bounds."""
+        """Send nothing for as long as the provider asked, at most LONGEST_PAUSE_S."""
         until = self._clock.now() + min(seconds, LONGEST_PAUSE_S)
         self._paused_until = max(self._paused_until, until)
 
 
 class Window:
-    """How many requests may be under way, between 1 and `maximum`."""
+    """Limit of the requests in flight, between 1 and `maximum`."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
@@ -449,7 +449,7 @@ class Window:
         self.ended()
 
     def pressed(self, number: int) -> None:
-        """End a request for which the provider had no room; those under way halve it once."""
+        """End a request that overloaded the provider; those in flight halve the limit only once."""
         if number > self._halved_at:
             self._halved_at = self._begun
             self._successes = 0
@@ -457,12 +457,12 @@ class Window:
         self.ended()
 
     def ended(self) -> None:
-        """End a request that says nothing of the provider's room."""
+        """End a request that says nothing about the provider's load."""
         self.in_flight -= 1
 
 
 class Breaker:
-    """The breaker of one provider. `cause` is the fault that opened it, None while it is closed."""
+    """Circuit breaker of one provider. `cause` is the fault that opened it, None if closed."""
 
     def __init__(self, provider: str, clock: Clock) -> None:
         self._provider = provider
@@ -480,13 +480,13 @@ class Breaker:
 
     @property
     def wait_s(self) -> float:
-        """The seconds until a request may go; infinite while the outcome of one decides."""
+        """Seconds until a request may be sent; infinite while a probe is in flight."""
         if self.cause is None:
             return 0.0
         return math.inf if self._probing else max(0.0, self._open_until - self._clock.now())
 
     def refusal(self) -> ProviderFault | None:
-        """Return the fault with which requests end at once: a refused key, say. None: they wait."""
+        """Return the fault with which requests fail now, e.g. a refused key; None if they wait."""
         if self.cause is None or not self._refuses or not self.wait_s:
             return None
         return _held_back(self.cause.reason, self.cause.message, retryable=self.cause.retryable)
@@ -507,12 +507,12 @@ class Breaker:
             self._enter(None)
 
     def failed(self, turn: Turn, fault: ProviderFault, *, refuse: bool = False) -> None:
-        """Note a failure that speaks against the provider as a whole.
+        """Note a failure of the provider as a whole.
 
-        `refuse`: so does waiting; all requests are to fail with this fault for a while.
+        `refuse`: waiting won't help; all requests fail with this fault for a while.
         """
         if turn.number <= self._changed_at:
-            return  # a request from before the last change says nothing of the time after it
+            return  # sent before the last change, so it says nothing about the time since
         refuse = refuse or fault.reason is Reason.PROVIDER_REFUSED_KEY
         self._failed.append(True)
         if not (turn.probe or refuse or sum(self._failed) >= FAILED_OF_WINDOW):
@@ -532,7 +532,7 @@ class Breaker:
         )
 
     def dropped(self, turn: Turn) -> None:
-        """Note a request that ended without saying anything of the provider, cancelled say."""
+        """Note a request that says nothing about the provider, such as a cancelled one."""
         if turn.probe and turn.number > self._changed_at:
             self._probing = False
 
@@ -545,7 +545,7 @@ class Breaker:
 
 
 def retry_after_s(value: str | None, now: datetime) -> float | None:
-    """Return the seconds that a Retry-After header asks for; None when it says nothing usable.
+    """Return the seconds that a Retry-After header asks for; None if it is not usable.
 
     It is a number of seconds or a date (RFC 9110, section 10.2.3); a date in the past is 0.
     """

@@ -1,9 +1,8 @@
-"""JSON over HTTP to one provider: bytes out, status and bytes back, or a fault.
+"""Sends JSON over HTTP to one provider; returns a status and bytes, or raises a fault.
 
-One pool a provider; nothing but the given URL is ever asked: no redirects, no proxies from the
-environment, no cookies. TLS is always verified. A reply is read only up to MAX_BODY_BYTES, and
-must say how long it is. Knows nothing of language models; what a
-status means is up to the dialect.
+One connection pool a provider. Only the given URL is requested: no redirects, no proxies from the
+environment, no cookies. TLS is always verified. A reply is read up to MAX_BODY_BYTES, and must say
+how long it is. Knows nothing of language models; dialects interpret the status.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from judged_server.settings import SettingsError
 
 
 class PrivateAddress(OSError):
-    """A name leads to no public address."""
+    """A host name has an address that is not public."""
 
 
 def public_socket(info: aiohttp.AddrInfoType) -> socket.socket:
     """Return a socket for an address that is about to be connected to.
 
-    Raises PrivateAddress for one that is not public; the next one of the name is tried then.
+    Raises PrivateAddress if it is not public; then the next address of the name is tried.
     """
     family, kind, protocol, _, address = info
     if not is_public(str(address[0])):
@@ -41,10 +40,10 @@ def public_socket(info: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def is_checked(provider: ProviderConfiguration) -> bool:
-    """Return whether the name in a provider's URL must lead to public addresses.
+    """Return whether the host name in a provider's URL must have public addresses.
 
-    Plain HTTP only goes to this machine, or into a network that the operator trusts. An address
-    in place of a name is the operator's own choice.
+    Not for plain HTTP, which is for this machine or a network that the operator trusts, nor for an
+    IP address in place of a name, which the operator chose.
     """
     parts = urlsplit(provider.base_url)
     with suppress(ValueError):
@@ -54,7 +53,7 @@ def is_checked(provider: ProviderConfiguration) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one of the internet; those within IPv6 count as themselves."""
+    """Return whether an address is public; of IPv4 within IPv6 the IPv4 address is checked."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -82,11 +81,11 @@ _UNREACHABLE: dict[type[Exception], str] = {
     aiohttp.ClientConnectorDNSError: "its host name has no address; check base_url",
     aiohttp.ClientConnectorError: "no connection to it could be made; is it running?",
 }
-"""What the failures to connect mean; the first class that fits counts."""
+"""Messages for failures to connect; the first class that matches applies."""
 
 
 class HttpReply(NamedTuple):
-    """What came back. `retry_after` is that header as it was sent."""
+    """An HTTP response. `retry_after` is the header Retry-After, unparsed."""
 
     status: int
     body: bytes
@@ -97,7 +96,7 @@ class HttpTransport:
     """The connections to one provider; used on one event loop."""
 
     def __init__(self, provider: ProviderConfiguration) -> None:
-        """Open nothing yet. Raises SettingsError when `ca_file` holds no certificates."""
+        """Open no connection yet. Raises SettingsError if `ca_file` has no certificates."""
         self._says = f"provider {provider.name}"
         self._base = provider.base_url
         self._tls = _tls(provider)
@@ -131,7 +130,7 @@ class HttpTransport:
             fault = ProviderFault(Reason.TIMEOUT, what, retryable=True)
         except (aiohttp.ClientError, OSError) as error:
             fault = self._classify(error)
-        # Outside of the handlers: what aiohttp raises holds the headers of the request.
+        # Outside the handlers: aiohttp's exceptions hold the request's headers, with the key.
         raise fault
 
     async def close(self) -> None:
@@ -143,13 +142,13 @@ class HttpTransport:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                # The number of connections is held down by the window.
+                # The number of connections is limited by `endpoint.Window`.
                 connector=aiohttp.TCPConnector(
                     limit=0, ssl=self._tls, socket_factory=self._socket_factory
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=_NO_TIMERS,
-                # aiohttp reports what can't be decoded as a broken connection, and takes cut gzip.
+                # aiohttp reports undecodable bodies as broken connections, and accepts cut gzip.
                 auto_decompress=False,
                 headers={"Accept-Encoding": "identity", "User-Agent": "judged"},
                 trust_env=False,
@@ -157,14 +156,14 @@ class HttpTransport:
         return self._session
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return the body as it was sent, at most MAX_BODY_BYTES of it."""
+        """Return the body. Raises ProviderFault if it is compressed, too long, or has no length."""
         fields = response.headers
         encoding = fields.get("Content-Encoding", "").strip().lower()
         if response.status == 200 and encoding not in {"", "identity"}:
             raise self._unusable("its reply is compressed, which it was not asked for")
         chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
         if response.status == 200 and not chunked and "Content-Length" not in fields:
-            # Without either, a body that was cut looks like one that has ended.
+            # Without either, a body that was cut looks complete.
             raise self._fault("its reply doesn't say how long it is", Reason.PROVIDER_ERROR)
         content = response.content
         parts: list[bytes] = []
@@ -177,7 +176,7 @@ class HttpTransport:
         return b"".join(parts)
 
     def _classify(self, error: Exception) -> ProviderFault:
-        """Return the fault of what aiohttp raised, without its words, which may quote the peer."""
+        """Return the fault of an error of aiohttp, without its text, which may quote the peer."""
         if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
             error.os_error, PrivateAddress
         ):
@@ -198,7 +197,7 @@ class HttpTransport:
         return fault
 
     def _unusable(self, what: str) -> ProviderFault:
-        """Return the fault of a reply that came, and so was paid for: it is not asked for again."""
+        """Return the fault of an unusable reply; as it was paid for, it is not retried."""
         return self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
 
     def _fault(self, what: str, reason: Reason, *, retryable: bool = True) -> ProviderFault:
