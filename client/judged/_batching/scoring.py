@@ -132,7 +132,7 @@ class Scoring(Stream[AnswerScore]):
         self.usage += score.usage
         self._cost_limit.took(score.usage)
         if pair not in self._pairs:
-            raise errors.InternalError("the server sent a score that nobody asked for")
+            raise errors.InternalError("the server sent a score that was not asked for")
         if pair in self._scores:
             return None  # repeated, because its item or rubric lacked another score
         self.progressed = True

@@ -337,14 +337,14 @@ def asked_of(system: System) -> Asked[Question]:
     return Asked(ask, _as_answer, is_async(system))
 
 
-def _as_answer(said: object, _: Question) -> Answer:
+def _as_answer(reply: object, _: Question) -> Answer:
     """Return a system's reply as an Answer. Raises TypeError and ValueError."""
-    if inspect.iscoroutine(said):
-        said.close()
+    if inspect.iscoroutine(reply):
+        reply.close()
         raise TypeError("the system returned a coroutine; make it an `async def`")
-    answer = Answer(said) if isinstance(said, str) else said
+    answer = Answer(reply) if isinstance(reply, str) else reply
     if not isinstance(answer, Answer) or not isinstance(answer.text, str):
-        raise TypeError(f"the system returned {type(said).__name__}; return text or an Answer")
+        raise TypeError(f"the system returned {type(reply).__name__}; return text or an Answer")
     if isinstance(answer.contexts, str):
         raise TypeError("the contexts of an Answer must be a list of texts, not one text")
     for text in (answer.text, *(answer.contexts or ())):
@@ -398,10 +398,10 @@ class AnswerPairs:
         self._settled: list[PairedComparison] = []
         for known in of_query.values():
             for one, other in permutations(known.values(), 2):
-                said = bool(one.answer.strip()), bool(other.answer.strip())
-                preference = 0.5 + 0.5 * (said[0] - said[1])
+                not_blank = bool(one.answer.strip()), bool(other.answer.strip())
+                preference = 0.5 + 0.5 * (not_blank[0] - not_blank[1])
                 pair = PairedComparison(one.query_id, one.system, other.system, preference)
-                if not all(said) or one.answer == other.answer:
+                if not all(not_blank) or one.answer == other.answer:
                     self._settled.append(pair)
                     continue
                 shown = (one.query, one.answer, one.references, one.contexts, other.answer)

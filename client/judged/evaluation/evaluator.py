@@ -177,7 +177,7 @@ class Evaluator:
         left = {
             key: (group, [group.n_expected * group.n_retrieved])
             for group in to_judge(groups)
-            if (key := group_key(group)) not in log.said
+            if (key := group_key(group)) not in log.known_verdicts
         }
         done, total = 0, sum(size for _, [size] in left.values())
         for some in packed(

@@ -71,7 +71,7 @@ class RecordedJudge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _GroupVerdicts:
     """The verdicts of a group, with the `group_key` of the group."""
 
     group: str
@@ -83,7 +83,7 @@ class _Call:
     """The verdicts of one call, and its usage."""
 
     judge: JudgeIdentity | None
-    groups: Sequence[_Said] = ()
+    groups: Sequence[_GroupVerdicts] = ()
     usage: Usage | None = None
 
 
@@ -98,7 +98,7 @@ class EvaluationLog(ResumeFile[Query]):
     """
 
     def __init__(self, path: Path | str | None, about: Mapping[str, object]) -> None:
-        self.said: dict[str, Sequence[Verdict]] = {}
+        self.known_verdicts: dict[str, Sequence[Verdict]] = {}
         self.usage: Usage | None = None
         self.judge: JudgeIdentity | None = None
         self._calls = 0
@@ -130,18 +130,18 @@ class EvaluationLog(ResumeFile[Query]):
         Groups with a failed verdict are not written.
         """
         ends = zip(found.groups, pairwise(found.offsets), strict=True)
-        said = [_Said(group_key(group), found[start:end]) for group, (start, end) in ends]
-        self._take(_Call(found.judge, said, found.usage))
-        kept = [s for s in said if all(v.status is not Status.ERROR for v in s.verdicts)]
+        groups = [_GroupVerdicts(group_key(group), found[a:b]) for group, (a, b) in ends]
+        self._take(_Call(found.judge, groups, found.usage))
+        kept = [g for g in groups if all(v.status is not Status.ERROR for v in g.verdicts)]
         self.write(plain(_Call(found.judge, kept, found.usage)))
 
     def verdicts(self, groups: Sequence[QueryGroup], _: Sequence[RubricInfo]) -> Verdicts | None:
         """Return the verdicts of groups in the log; None if nothing was judged."""
         if self.judge is None:
             return None
-        said = [self.said.get(group_key(group), ()) for group in groups]
-        offsets = list(accumulate(map(len, said), initial=0))
-        return Verdicts.of([v for of in said for v in of], offsets, self.judge, self.usage, groups)
+        found = [self.known_verdicts.get(group_key(group), ()) for group in groups]
+        offsets = list(accumulate(map(len, found), initial=0))
+        return Verdicts.of([v for of in found for v in of], offsets, self.judge, self.usage, groups)
 
     def _take(self, call: _Call) -> None:
         """Add the verdicts of a call. Raises FileError if the others are of another judge.
@@ -163,7 +163,7 @@ class EvaluationLog(ResumeFile[Query]):
                 rest = "the first, name another file, or remove this one to begin anew"
                 raise FileError(self.name, None, problem + rest)
         self._calls += 1
-        self.said |= {said.group: said.verdicts for said in call.groups}
+        self.known_verdicts |= {each.group: each.verdicts for each in call.groups}
         if call.usage is not None:
             self.usage = call.usage if self.usage is None else self.usage + call.usage
 
@@ -366,20 +366,20 @@ class LocalJudge:
     def _ask(self, context: Context) -> Verdict:
         try:
             judges = self.function if callable(self.function) else self.function.judge
-            said = judges(context)
+            answer = judges(context)
         except Exception as error:  # noqa: BLE001 - recorded as the context's error
             return _missing(_INTERNAL, "JUDGE_FAILED", f"{type(error).__name__}: {error}")
-        if said is None:
+        if answer is None:
             return _missing(0, Status.ABSTAINED.name, "the judge returned None")
         top = self.max_grade or 1
         try:
-            score = float(said) / top
+            score = float(answer) / top
         except (TypeError, ValueError, OverflowError):
             score = math.nan
         if 0 <= score <= 1:
             relevant = score + 1e-9 >= self.min_score
             return Verdict(Status.OK, relevant, score, Source.COMPUTED, Flag.NONE, None)
-        rule = f"the judge returned {said!r}; return True, False, None or a score from 0 to {top}"
+        rule = f"the judge returned {answer!r}; return True, False, None or a score from 0 to {top}"
         if score > 1 and not self.max_grade:
             rule += "; for grades name the highest, LocalJudge(..., max_grade=3)"
         return _missing(_INVALID_ARGUMENT, "INVALID_SCORE", rule)

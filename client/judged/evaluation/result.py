@@ -82,23 +82,23 @@ def _retrieved(
     start, end = (0, 0) if verdicts is None else verdicts.offsets[place : place + 2]
     found = []
     for rank, name in enumerate(names_of(group)):
-        said: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if rank not in kept:
-            said = {"duplicate": True}
+            fields = {"duplicate": True}
         elif group.by_id:
             matches = (wanted[name],) if name in wanted else ()
-            said = {"relevant": bool(matches), "status": "OK", "matches": matches}
+            fields = {"relevant": bool(matches), "status": "OK", "matches": matches}
         elif verdicts is not None and end - start == len(kept) * width:
             first = start + kept[rank] * width
-            said = _said(verdicts, range(first, first + width))
+            fields = _judged_fields(verdicts, range(first, first + width))
         if rank < len(ranked):
-            said["retriever_score"] = ranked[rank].score
+            fields["retriever_score"] = ranked[rank].score
         text: str | None = group.retrieved[rank] if group.retrieved else ""
         if group.spans is not None:
             text = _span_text(group.spans.retrieved[rank])
         elif group.by_id:
             text = text or None
-        found.append(RetrievedResult(rank + 1, name, text, **said))
+        found.append(RetrievedResult(rank + 1, name, text, **fields))
     return found
 
 
@@ -107,25 +107,25 @@ def names_of(group: QueryGroup) -> Sequence[str]:
     return group.document_ids or [f"retrieved_{rank}" for rank in range(group.n_retrieved)]
 
 
-def _said(verdicts: Verdicts, cells: range) -> dict[str, Any]:
+def _judged_fields(verdicts: Verdicts, cells: range) -> dict[str, Any]:
     """Return the fields of a result from its verdicts, one for each expected text."""
     ok = [cell for cell in cells if verdicts.status[cell] == _OK]
     matches = tuple(cell - cells.start for cell in ok if verdicts.relevant[cell])
-    said: dict[str, Any] = {"relevant": bool(matches), "status": "OK", "matches": matches}
+    fields: dict[str, Any] = {"relevant": bool(matches), "status": "OK", "matches": matches}
     if ok:
         best = max(ok, key=verdicts.score.__getitem__)
-        said["score"] = verdicts.score[best]
+        fields["score"] = verdicts.score[best]
         if verdicts.probability:
-            said["probability"] = verdicts.probability[best]
+            fields["probability"] = verdicts.probability[best]
     if verdicts.agreement:
         votes = [vote_agreement(verdicts[cell], verdicts.judge) for cell in ok]
-        said["agreement"] = min((share for share in votes if share is not None), default=None)
+        fields["agreement"] = min((share for share in votes if share is not None), default=None)
     if len(ok) < len(cells) and not matches:
         missing = next(cell for cell in cells if verdicts.status[cell] != _OK)
-        said |= {"relevant": None, "status": Status(verdicts.status[missing]).name}
+        fields |= {"relevant": None, "status": Status(verdicts.status[missing]).name}
         if (error := verdicts.errors.get(missing)) is not None:
-            said["error"] = f"{error.reason}: {error.message}"
-    return said
+            fields["error"] = f"{error.reason}: {error.message}"
+    return fields
 
 
 def _span_text(span: Span) -> str:

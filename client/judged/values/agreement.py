@@ -55,12 +55,12 @@ class RatingTable(View):
         places: dict[str | None, int] = {name: place for place, name in enumerate(categories)}
         places[None] = -1
         raters = []
-        for j, (name, said) in enumerate(ratings.items()):
-            for i, each in enumerate(said):
+        for j, (name, given) in enumerate(ratings.items()):
+            for i, each in enumerate(given):
                 if each not in places:
                     rule = "is none of the categories; add it to them, or give None for no rating"
                     raise InvalidArgument.of_field(f"ratings.raters[{j}].ratings[{i}]", rule)
-            raters.append(Rater(name, [places[each] for each in said]))
+            raters.append(Rater(name, [places[each] for each in given]))
         return cls(categories, raters, level)
 
 
