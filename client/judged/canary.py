@@ -240,7 +240,7 @@ class Canary:
         for item in found.items:
             if item.flips > item.asks:
                 problem = f"item {item.item_id!r} has {item.flips} flips in {item.asks} asks"
-                raise file.error(f"{problem}; record it anew")
+                raise file.error(f"{problem}; record it again")
         return found
 
 

@@ -498,7 +498,7 @@ def _traced(
     if threshold is not None and judges and threshold != judges[0].min_score:
         raise ReplayError(
             f"the judgements by {name} were made with the min_score {judges[0].min_score:g}; "
-            "for another one judge anew"
+            "for another one judge again"
         )
     return known
 

@@ -57,7 +57,7 @@ GROUP = OnceGroup(
 click.version_option(metadata.version("judged"), message="judged %(version)s")(GROUP)
 for _module in _COMMANDS:
     _add(GROUP, _module)
-_CANARY = click.Group("canary", help="Tell when a judge is no longer the one it was.")
+_CANARY = click.Group("canary", help="Detect that a judge has changed.")
 _add(_CANARY, canary)
 GROUP.add_command(_CANARY)
 

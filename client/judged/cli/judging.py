@@ -54,7 +54,7 @@ class MaxCost(Command):
 class Spending(MaxCost):
     """A command that can bypass kept replies, or only estimate the cost."""
 
-    judge_refresh: bool = flag("Ask the model anew, in place of kept replies.")
+    judge_refresh: bool = flag("Ask the model again instead of using kept replies.")
     estimate: bool = flag("Judge nothing: print what it would take at most.")
 
 

@@ -112,7 +112,7 @@ class TestBar:
     def test_another_one_is_refused(self, world: World):
         world.fine(*JUDGE, "--trace", "t.jsonl")
         none = (*JUDGE, "--judge", "none", "--trace", "t.jsonl")
-        assert "for another one judge anew" in world.fails(*none, "--min-score", "0.9")
+        assert "for another one judge again" in world.fails(*none, "--min-score", "0.9")
 
 
 class TestPython:

@@ -98,12 +98,12 @@ def test_a_changed_judge_is_found_and_stays_found(world: World, mind: Mind) -> N
     assert found["flipped"][0]["recorded"] == "relevant"
     assert found["highest_evidence"] >= found["alarm_at"] == 20
     assert "flipped: i1, i3, i5\n" in done.stdout
-    assert "the judge has changed, until it is recorded anew" in done.stdout
+    assert "the judge has changed; this stays until it is recorded again" in done.stdout
     mind.no = set()
     again = world(*CHECK)
     assert again.returncode == 1
     assert "the judge has changed" in again.stdout
-    world.fine(*RECORD)  # what is recorded anew is the new reference
+    world.fine(*RECORD)  # the new recording is the reference
     assert "3 checks are of another recording" in world.fine(*CHECK).stderr
 
 

@@ -81,9 +81,9 @@ from judged.values.choices import estimates_of
 
 
 class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
-    """Hold a judge against human labels.
+    """Compare a judge with human labels.
 
-    Tells its quality, the best threshold, and means corrected for its error.
+    Reports its quality, the best threshold, and means corrected for its error.
 
     Examples:
     judged calibrate labels.jsonl --judge semantic

@@ -161,7 +161,7 @@ class CheckCommand(JudgingCommand, MaxCost):
         if flipped:
             out.show(f"flipped: {', '.join(found.flipped())}")
         now = f"evidence of a change {_exp(found.evidence[-1]):.3g}, an alarm is at"
-        changed = "the judge has changed, until it is recorded anew"
+        changed = "the judge has changed; this stays until it is recorded again"
         conclusion = changed if out.worse else "no sign that the judge has changed"
         out.show(f"{now} {1 / self.false_alarms:.4g}: {conclusion}")
         return {
@@ -201,7 +201,7 @@ def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
     if found.fingerprint != canary.fingerprint:
         yield (
             f"the judge is set up differently: it was {canary.signature}, and is "
-            f"{found.signature}; record anew if that is meant"
+            f"{found.signature}; record it again if that is intended"
         )
     if set(found.models) - set(canary.models):
         yield (

@@ -33,7 +33,7 @@ _FILE = "result.json"
 
 
 class CiCommand(ComparingCommand):
-    """Hold a result against main's: what moved, and how certain.
+    """Compare a result with main's: what changed, and how certain that is.
 
     Examples:
     judged ci result.json --save

@@ -69,8 +69,8 @@ _QRELS = ".qrels"
 class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
     """Judge every line of a file and print it with its verdict.
 
-    The lines are read as they are sent and not held, unless they are compressed or come from
-    standard input, or --estimate, --trace or --judge none need all of them at once.
+    Lines are streamed and not kept in memory, unless they are compressed or come from standard
+    input, or --estimate, --trace or --judge none need all of them at once.
 
     Examples:
     judged judge contexts.jsonl --judge semantic --min-score 0.7
@@ -200,7 +200,7 @@ class EvaluateCommand(
 ):
     """Judge retrieval results and measure them.
 
-    The results are read as they are sent and not held, unless they are compressed, or --estimate,
+    Results are streamed and not kept in memory, unless they are compressed, or --estimate,
     --labels, --trace or --judge none need all of them at once.
 
     Examples:

@@ -33,7 +33,7 @@ _LARGEST_SCALE = 100
 
 
 class AgreeCommand(ResultCommand, IntervalOption):
-    """Tell how far raters agree on items; no judge is asked.
+    """Measure how far raters agree on items; no judge is asked.
 
     Examples:
     judged agree ratings.jsonl

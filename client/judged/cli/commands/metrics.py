@@ -83,9 +83,7 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
     max_documents: int | None = opt(
         "M", "Rank only the best M documents of a topic (trec_eval -M)."
     )
-    unjudged: Unjudged = opt(
-        None, "What a document counts as that nobody judged.", Unjudged.NON_RELEVANT
-    )
+    unjudged: Unjudged = opt(None, "What an unjudged document counts as.", Unjudged.NON_RELEVANT)
 
     def run(self, out: Output) -> Document:
         """Measure, and report."""

@@ -1,6 +1,6 @@
 "use strict";
-// Draws the failures and the table of queries out of the packed columns. Texts of others only ever
-// become text nodes: nothing here writes HTML.
+// Draws the failures and the table of queries from the packed columns. Texts only become text
+// nodes: nothing here writes HTML.
 (async () => {
   const EXAMPLES = 5;
   const MOST_ROWS = 500;
@@ -40,7 +40,7 @@
 
   // ---- one query ----
   const WORD = /[\p{L}\p{N}\p{M}]+/gu;
-  // Words that most English texts have tell nothing.
+  // Words that most English texts have are not marked.
   const COMMON = new Set("the and are was were for with that this these from has have had not but its you your can will would may also which what when where who how why does did than then them they their there into over such been being".split(" "));
   const worth = (word) => (word.length > 2 && !COMMON.has(word)) || /[^\x00-\x7f]|\d/.test(word);
   function words(some) {
@@ -86,8 +86,8 @@
     );
   }
 
-  // Of many results those that tell something: the first two, the first hit, the first trouble.
-  function telling(results) {
+  // Results to show first: the top two, the first relevant, failed and disputed one.
+  function mostUseful(results) {
     const first = (wanted) => results.findIndex(wanted);
     const picked = [0, 1, first((result) => result.relevant), first((result) => STATUSES[result.status]), first((result) => result.agreement !== null && result.agreement < 1)];
     return [...new Set(picked)].filter((rank) => rank >= 0 && rank < results.length).sort((a, b) => a - b);
@@ -102,7 +102,7 @@
     const { results, total, failure } = detail;
     if (failure) column.append(el("p", { class: "text", dir: "auto" }, failure));
     if (!total) column.append(el("p", { class: "note" }, "Nothing was retrieved."));
-    const shown = all ? [...results.keys()] : telling(results);
+    const shown = all ? [...results.keys()] : mostUseful(results);
     if (shown.length) column.append(el("ol", { class: "results" }, shown.map((rank) => resultItem(results[rank], rank + 1, expected, longest))));
     if (shown.length < total) column.append(el("p", { class: "note" }, `and ${plural(total - shown.length, "more result", "more results")}`));
     return column;
@@ -198,7 +198,7 @@
     { title: "first hit", key: (row) => data.first[row] || (data.first[row] === 0 ? 1e9 : 2e9), cell: (row) => (data.first[row] === null ? "-" : data.first[row] || "none") },
     { title: "what is wrong", wide: true, key: (row) => data.kinds[row], cell: titles },
   ];
-  // A column of numbers takes 108 pixels, that of the ids 130, those of texts 200 at least.
+  // Widths in pixels: 108 for a column of numbers, 130 for ids, at least 200 for texts.
   const wide = columns.filter((column) => column.wide).length;
   byId("grid").style.minWidth = `${130 + 108 * (columns.length - 1 - wide) + 200 * wide}px`;
   const haystack = data.ids.map((id, row) => `${id}\n${data.queries[row]}`.toLowerCase());
