@@ -30,21 +30,27 @@ ENGINES = ("daft", "spark", "ray")
 BAR = {"daft": 1.0, "spark": 1.3, "ray": 1.8}
 BLOCK_ROWS = 2000
 WARM_ROWS = 2000
+PARTS = 8
 
 
 def written(folder: Path, n: int) -> str:
-    """Write a table of prose and return its path."""
+    """Write a table of prose, in several files as large tables are, and return its folder."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     drawn = random.Random(n)
     words = [f"word{i}" for i in range(500)]
     texts = [" ".join(drawn.choices(words, k=20)) for _ in range(1000)]
-    columns = {"id": list(range(n)), "query": [f"question {i}" for i in range(n)]}
+    ids = range(n)
+    columns = {"id": list(ids), "query": [f"question {i}" for i in ids]}
     for name in ("gold", "retrieved"):
         columns[name] = drawn.choices(texts, k=n)
-    pq.write_table(pa.table(columns), folder / f"{n}.parquet", row_group_size=20_000)
-    return str(folder / f"{n}.parquet")
+    table = pa.table(columns)
+    (folder / str(n)).mkdir()
+    for part in range(PARTS):
+        rows = table.slice(part * n // PARTS, n // PARTS)
+        pq.write_table(rows, folder / str(n) / f"{part}.parquet")
+    return str(folder / str(n))
 
 
 def main() -> None:
