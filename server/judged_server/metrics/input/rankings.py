@@ -1,8 +1,8 @@
-"""Ragged rankings of many queries, as flat arrays: the one input of every ranking metric.
+"""Ragged rankings of many queries, as flat arrays: the input of every ranking metric.
 
-Most measures are sums over relevant documents alone, and those are few. So nothing here walks
-over all documents of all queries but the one scan that finds the relevant ones; the rest works
-on `Hits`, one row for each relevant document.
+Most measures are sums over relevant documents only, which are few. So only one scan visits all
+documents of all queries, to find the relevant ones; the rest works on `Hits`, with one row for each
+relevant document.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Hits:
         return discount
 
     def count(self, k: int | None) -> IntArray:
-        """Return int64[n_queries]: the hits at rank k or better; all of them when k is None."""
+        """Return int64[n_queries]: the number of hits at rank k or better; of all if k is None."""
         query = self.query if k is None else self.query[self.rank <= k]
         return np.bincount(query, minlength=self.n_queries).astype(np.int64, copy=False)
 
@@ -69,29 +69,29 @@ class Hits:
         if k is not None:
             near = self.rank <= k
             query, weights = query[near], weights[near]
-        # astype: of no weights at all, bincount returns integers
+        # astype: for empty weights, bincount returns integers
         return np.bincount(query, weights, self.n_queries).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
 class Rankings:
-    """What was retrieved for n queries, and what there was to find.
+    """The documents retrieved for n queries, and the relevant items of each query.
 
     offsets       int64[n + 1]; query q retrieved the documents offsets[q] to offsets[q + 1], best
                   rank first.
     gains         float64[offsets[-1]]: above 0 a hit, 0 judged not relevant, below 0 chosen to be
-                  judged and never judged, NaN not in the qrels.
+                  judged but never judged, NaN not in the qrels.
     ideal_offsets int64[n + 1]; query q has ideal_offsets[q + 1] - ideal_offsets[q] relevant items.
     ideal_gains   float64[ideal_offsets[-1]], finite and > 0, descending within a query.
     found_ranks   int64[ideal_offsets[-1]]: the best rank, from 1, that found each relevant item, 0
-                  where none did. None when every hit finds exactly one item, which holds unless
-                  the matching mode is ANY.
-    judged_others int64[n]: how many documents were judged not relevant, retrieved or not. None when
-                  those are the retrieved ones that are no hits.
-    top_grade     float64[n]: the top of the scale of each query's gains, 0 where that is not known.
+                  if none did. None if every hit finds exactly one item, which is so unless the
+                  matching mode is ANY.
+    judged_others int64[n]: the number of documents judged not relevant, retrieved or not. None if
+                  these are the retrieved documents that are not hits.
+    top_grade     float64[n]: the top of the scale of each query's gains, 0 if unknown.
 
-    Where `found_ranks` is None a query's hits, sorted by gain, must nowhere exceed its ideal
-    gains, so that recall and ndcg stay in [0, 1]; whoever builds rankings sees to it.
+    If `found_ranks` is None, the builder of rankings must ensure that a query's hits, sorted by
+    gain, nowhere exceed its ideal gains, so that recall and ndcg stay in [0, 1].
     """
 
     offsets: IntArray
@@ -114,12 +114,12 @@ class Rankings:
 
     @cached_property
     def n_retrieved(self) -> IntArray:
-        """int64[n]: how many documents each query retrieved."""
+        """int64[n]: the number of documents that each query retrieved."""
         return np.diff(self.offsets)
 
     @cached_property
     def n_relevant(self) -> IntArray:
-        """int64[n]: how many relevant items each query has, found or not."""
+        """int64[n]: the number of relevant items of each query, found or not."""
         return np.diff(self.ideal_offsets)
 
     @cached_property
@@ -129,12 +129,12 @@ class Rankings:
 
     @cached_property
     def ideal(self) -> Hits:
-        """The best ranking there could be: every relevant item, the largest gain first."""
+        """The best possible ranking: every relevant item, the largest gain first."""
         return hits_at(self.ideal_offsets, self.ideal_gains)
 
     @cached_property
     def top_gain(self) -> FloatArray:
-        """float64[n]: the largest gain each query could find, 0 where nothing is relevant."""
+        """float64[n]: the largest gain that each query could find, 0 if nothing is relevant."""
         top = np.zeros(self.n_queries)
         some = self.n_relevant > 0
         top[some] = self.ideal_gains[self.ideal_offsets[:-1][some]]
@@ -142,7 +142,7 @@ class Rankings:
 
     @cached_property
     def n_nonrelevant(self) -> IntArray:
-        """int64[n]: how many documents were judged not relevant, retrieved or not."""
+        """int64[n]: the number of documents judged not relevant, retrieved or not."""
         if self.judged_others is not None:
             return self.judged_others
         return self.n_retrieved - self.hits.count(None)
@@ -153,7 +153,7 @@ class Rankings:
         return np.isnan(self.gains)
 
     def found(self, k: int | None) -> IntArray:
-        """Return int64[n]: how many relevant items ranks 1 to k found (None: any rank)."""
+        """Return int64[n]: the number of relevant items found at ranks 1 to k (None: any rank)."""
         if self.found_ranks is None:
             return self.hits.count(k)
         found = self.found_ranks > 0
@@ -162,13 +162,13 @@ class Rankings:
         return np.bincount(self.ideal.query[found], minlength=self.n_queries).astype(np.int64)
 
     def top(self, n: int) -> Rankings:
-        """Return the rankings cut at rank n, 1 or more; what there is to find stays whole."""
+        """Return the rankings cut at rank n, 1 or more; the relevant items stay the same."""
         kept = positions_in_groups(self.n_retrieved) < n
         lengths = np.minimum(self.n_retrieved, n)
         return replace(self, offsets=offsets_of(lengths), gains=self.gains[kept])
 
     def condensed(self) -> Rankings:
-        """Return the rankings without unjudged documents; what is below them moves up.
+        """Return the rankings without unjudged documents; documents below them move up.
 
         Sakai (2007), "Alternatives to Bpref".
         """
@@ -177,7 +177,7 @@ class Rankings:
         return replace(self, offsets=offsets_of(lengths), gains=self.gains[kept])
 
     def relevant_from(self, level: float) -> Rankings:
-        """Return the rankings in which gains below `level`, above 0, are judged not relevant.
+        """Return the rankings with gains above 0 but below `level` as judged not relevant.
 
         For rankings in which every hit finds one item: `found_ranks` must be None.
         """
@@ -205,9 +205,9 @@ class Rankings:
         )
 
     def unjudged_extremes(self) -> tuple[Rankings, ...]:
-        """Return rankings that bound every metric, whatever the unjudged documents are.
+        """Return rankings that bound every metric, for any relevance of unjudged documents.
 
-        Such a document has, where it is relevant, the largest grade of its topic, 1 if it has none.
+        A relevant one has the largest grade of its topic, or 1 if the topic has no grade above 0.
         """
         n, unjudged = self.n_queries, self.unjudged
         query = self.query[unjudged]
@@ -215,7 +215,7 @@ class Rankings:
         gain = np.where(self.top_gain > 0, self.top_gain, 1.0)
         low, high = self.gains.copy(), self.gains.copy()
         low[unjudged], high[unjudged] = 0.0, gain[query]
-        # Where nothing is known to be relevant, one document has to be there for the rest to count.
+        # Topics without a known relevant document get one item to find, else every value is 0.
         one = np.flatnonzero((added > 0) & (self.n_relevant == 0))
         known, more, least = (
             ideal_of(
@@ -235,7 +235,7 @@ class Rankings:
 
 
 def offsets_of(lengths: IntArray | BoolArray) -> IntArray:
-    """Return int64[n + 1]: where each of n groups of these lengths begins, and where all end."""
+    """Return int64[n + 1]: the begin of each of n groups of these lengths, and the end of all."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -247,7 +247,7 @@ def owners(offsets: IntArray) -> IntArray:
 
 
 def ratio(numerator: FloatArray | IntArray, denominator: FloatArray | IntArray) -> FloatArray:
-    """Return numerator / denominator, 0 where the denominator is 0."""
+    """Return numerator / denominator, or 0 where the denominator is 0."""
     zeros = np.zeros(len(numerator))
     return np.divide(numerator, denominator, out=zeros, where=denominator != 0)
 
@@ -278,7 +278,7 @@ def hits_at(offsets: IntArray, gains: FloatArray) -> Hits:
 
 
 def take_groups(offsets: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the offsets of the chosen groups, and the flat places of their entries."""
+    """Return the offsets of the chosen groups, and the flat indices of their entries."""
     lengths = np.diff(offsets)[rows]
     return offsets_of(lengths), np.repeat(offsets[rows], lengths) + positions_in_groups(lengths)
 
@@ -294,13 +294,13 @@ def refuse_first(bad: BoolArray, offsets: IntArray, field: str, name: str, rule:
 def rank_gains(
     gains: Sequence[Sequence[float]], relevant_gains: Sequence[Sequence[float]], field: str
 ) -> Rankings:
-    """Return the rankings of n queries from their gains by rank and the gains there are to find.
+    """Return the rankings of n queries from their gains by rank and all gains to find.
 
-    Gains below 0 count as 0. `relevant_gains` need no order; they hold the gain of every relevant
-    document, the retrieved ones included. Raises InvalidField at `field[i].gains[j]` or
-    `field[i].relevant_gains[j]` for a number that is not finite or, in the latter, not above 0; at
-    `field[i].relevant_gains` when a retrieved gain is not among them: recall and ndcg could then
-    leave [0, 1].
+    Gains below 0 count as 0. `relevant_gains` have the gain of every relevant document in any
+    order, those retrieved included. Raises InvalidField at `field[i].gains[j]` or
+    `field[i].relevant_gains[j]` for a number that is not finite or, in the latter, not above 0; and
+    at `field[i].relevant_gains` if a retrieved gain is not among them, since recall and ndcg could
+    then leave [0, 1].
     """
     offsets, flat = flatten(gains)
     ideal_offsets, ideal = flatten(relevant_gains)
@@ -354,7 +354,7 @@ class Topics:
         field: str,
         column: str,
     ) -> Self:
-        """Return topics that came one by one: the id of each, its documents, their values.
+        """Return topics from rows: the id of each, its documents, their values.
 
         Scores may be left out: the given order is then the ranking. Raises InvalidField at
         `field[i].column` for columns of different lengths.
@@ -378,12 +378,12 @@ class Topics:
         paths: tuple[str, str],
         column: str,
     ) -> Self:
-        """Return topics that came in columns.
+        """Return topics from columns.
 
         `counts` is int64[topics], the documents of each; `document_ids` has a line feed between two
-        ids, and `values` is float64, one each, or None: then they are the places in the given
-        order, descending from 0. `paths` are those of the topics and of the columns. Raises
-        InvalidField below the latter for columns that do not fit together.
+        ids; `values` is float64, one per document, or None: then they descend from 0 in the given
+        order. `paths` are the paths of the topics and of the columns. Raises InvalidField below the
+        latter for columns that do not fit together.
         """
         field, path = paths
         need_length(counts, len(query_ids), f"{path}.n_documents", "topics")
@@ -408,26 +408,26 @@ class Topics:
 
     @property
     def counts(self) -> IntArray:
-        """int64[topics]: how many documents each has."""
+        """int64[topics]: the number of documents of each."""
         return np.diff(self.offsets)
 
     def check(self) -> None:
-        """Refuse a query id that is there before, and a value not finite in single precision."""
+        """Raise InvalidField for a repeated query id, or a value not finite in single precision."""
         check_unique(self.query_ids, f"{self.field}[{{}}].query_id")
         beyond = ~(np.abs(self.values) <= LARGEST_SINGLE)
         rule = "must be a finite number within single precision, +-3.4e38"
         refuse_first(beyond, self.offsets, self.field, self.column, rule)
 
     def check_distinct(self, topic: int) -> None:
-        """Refuse a document that the topic has before."""
+        """Raise InvalidField for a document that the topic repeats."""
         check_unique(self.names(topic), f"{self.field}[{topic}].document_ids[{{}}]")
 
 
 @dataclass(frozen=True)
 class Qrels:
-    """Judgements, read and checked once for all the runs that are ranked under them.
+    """Judgements, read and checked once for all runs that are ranked under them.
 
-    `row_of` has the place of each topic by its query id, in their order.
+    `row_of` maps each query id to the index of its topic, in the order of topics.
     """
 
     topics: Topics
@@ -455,7 +455,7 @@ class Qrels:
 
     @cached_property
     def topic_of(self) -> IntArray:
-        """int64[documents]: the topic that each judged document is of."""
+        """int64[documents]: the topic of each judged document."""
         return owners(self.topics.offsets)
 
     @cached_property
@@ -466,15 +466,15 @@ class Qrels:
 
     @cached_property
     def n_nonrelevant(self) -> IntArray:
-        """int64[topics]: how many documents were judged not relevant."""
+        """int64[topics]: the number of documents judged not relevant."""
         return np.bincount(self.topic_of[self.topics.values == 0], minlength=len(self))
 
 
 class RankedRun(NamedTuple):
     """A run joined with qrels.
 
-    `rankings` has one query for each entry of `rows` (int64, ascending): the topics of the qrels
-    that are evaluated, by their place there. `id_fit` is how the ids of both fit.
+    `rankings` has one query for each entry of `rows` (int64, ascending): the indices of the topics
+    of the qrels that are evaluated. `id_fit` says how the ids of both fit.
     """
 
     rankings: Rankings
@@ -489,8 +489,8 @@ def rank_run(
     """Return the rankings of a run's topics, in the order of the qrels.
 
     A topic of the qrels that the run lacks is skipped and counted, or retrieved nothing if
-    `complete`; a topic without qrels is skipped and counted. Of a document that repeats in a topic
-    of the run the first is kept and the others are counted.
+    `complete`; a topic without qrels is skipped and counted. If a document repeats in a topic of
+    the run, the first is kept and the others are counted.
 
     Raises InvalidField for a repeated topic, at `field[i].query_id`; a document retrieved twice if
     `strict_duplicates`, at `field[i].document_ids[j]`; and a score that is not finite in single
@@ -498,7 +498,7 @@ def rank_run(
     """
     run.check()
     judged, n, seen = qrels.topics, len(qrels), IdSample()
-    # 0 - score makes one of -0 and +0.
+    # 0 - score turns -0 and +0 into the same value.
     losses: Float32Array = np.float32(0) - run.values.astype(np.float32)
     breaks = offsets_of(np.append(losses[1:] <= losses[:-1], False))
     lasts = np.maximum(run.offsets[1:] - 1, run.offsets[:-1])
@@ -547,7 +547,7 @@ def rank_run(
 def _ranked(places: Mapping[str, int], losses: Float32Array) -> dict[str, int]:
     """Return the ranks from 0 of documents whose losses are at `places`.
 
-    Ties go by id, the larger first. Strings compare like strcmp: UTF-8 sorts as code points do.
+    Ties are ordered by id, the larger first, as by strcmp: UTF-8 sorts as code points do.
     """
     names = sorted(places, reverse=True)
     order = np.argsort(losses[[places[name] for name in names]], kind="stable")

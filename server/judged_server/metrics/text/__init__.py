@@ -1,5 +1,5 @@
-"""Texts against references: BLEU, ROUGE, token F1 and exact match, as pure functions of texts.
+"""Compares texts with references: BLEU, ROUGE, token F1 and exact match, as pure functions.
 
-The way down: `metrics` reads the names and goes over the items; `tokens` makes each text into
-tokens of a form; `formulas` counts what both sides have. Long work calls `checkpoint`.
+`metrics` parses the names and measures the items; `formulas` splits texts into tokens and counts
+the tokens that both sides have. Long work calls `checkpoint`.
 """

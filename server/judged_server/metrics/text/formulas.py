@@ -1,30 +1,30 @@
-"""BLEU, ROUGE, chrF and their tokens and stems.
+"""The formulas of BLEU, ROUGE, token F1 and exact match, with their tokens and stems.
 
-BLEU counts the tokens of mteval-v13a, which WMT and sacrebleu use. A text loses its "<skipped>"
-marks and the hyphens at line ends, and gets back the characters that four entities stand for. Then,
-between white space:
+BLEU counts the tokens of mteval-v13a, as WMT and sacrebleu do. "<skipped>" marks and hyphens at
+line ends are removed from a text, and four entities are replaced by their characters. Then, between
+white space:
 
-* every ASCII symbol but the apostrophe, hyphen, period and comma is a token of its own;
-* so is a period or comma, unless it stands between two digits;
-* and so is a hyphen behind a digit.
+* every ASCII symbol except the apostrophe, hyphen, period and comma is a token of its own;
+* so is a period or comma, unless it is between two digits;
+* and so is a hyphen after a digit.
 
-These are substitutions, one after the other. The original makes them in the whole line; here they
-are made in one word, so that words can be kept: nothing looks across white space, so that this is
-the same.
+These are substitutions in this order. The original applies them to the whole line; here they are
+applied to each word, so that the tokens of words can be cached. The result is the same, since no
+pattern matches across white space.
 
-The algorithm is that of M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980;
-the step numbers below are the paper's. The extensions are those that the Natural Language Toolkit
-documents for its mode NLTK_EXTENSIONS, which is what rouge_score stems with:
+Stems are by the algorithm of M. F. Porter, "An algorithm for suffix stripping", Program 14(3),
+1980; the step numbers below are the paper's. The extensions are those that the Natural Language
+Toolkit documents for its mode NLTK_EXTENSIONS, which rouge_score uses:
 
 * a few irregular words have their stem in a table, and words of one or two letters stay;
 * "ies" and "ied" keep their e in words of four letters (dies, tied);
-* a final y becomes i only behind a consonant that is not the first letter (by, say and enjoy keep
+* a final y becomes i only after a consonant that is not the first letter (by, say and enjoy keep
   theirs);
-* "bli" takes the place of "abli"; "fulli" and "logi" join step 2, and what "alli" leaves is
-  looked at again;
-* vowel and consonant, when they are the whole word, count as the ending that takes an e (step 1b).
+* "bli" replaces "abli"; "fulli" and "logi" are added to step 2, which is applied again after it
+  has shortened "alli" to "al";
+* a vowel and a consonant that are all the letters count as the ending that takes an e (step 1b).
 
-BLEU is the number that sacrebleu's sentence_bleu prints, over 100.
+BLEU is the number that sacrebleu's sentence_bleu prints, divided by 100.
 
 K. Papineni et al., "BLEU: a method for automatic evaluation of machine translation", ACL 2002; the
 smoothing is that of mteval-v13a (method 3 of Chen and Cherry, WMT 2014), and orders above the
@@ -37,8 +37,7 @@ length of the hypothesis are left out ("effective order").
            length, the shorter of two
 
 Operations and their order are sacrebleu's, so that results agree to the last bit. A hypothesis
-without any matching token is 0, and so are empty texts. Where rounding carries a result above 1,
-it is 1.
+without any matching token scores 0, and so do empty texts. A result above 1 by rounding is 1.
 
 ROUGE-1, ROUGE-2 and ROUGE-L are precision, recall, and their harmonic mean.
 
@@ -47,19 +46,19 @@ C.-Y. Lin, "ROUGE: a package for automatic evaluation of summaries", 2004.
     precision = shared / of the hypothesis,   recall = shared / of the reference
 
 where shared are the n-grams that both have, as multisets, or for ROUGE-L the tokens of their
-longest common subsequence. Of many references the one with the largest harmonic mean counts, the
-first of several. A text without n-grams (without tokens, for ROUGE-L) scores 0. Tokens are stems
-(`tokens.STEMS`); operations and their order are rouge_score's, so that results agree to the last
-bit. The work of ROUGE-L is m * n / 30 digit operations in place of m * n steps: a long row is cut
-into blocks, and each hands the carries of its additions on to the next (Crochemore et al. 2001), so
-that neither memory nor a step grows with the texts.
+longest common subsequence. Of several references, the first with the largest harmonic mean counts.
+A text without n-grams (without tokens, for ROUGE-L) scores 0. Tokens are `STEMS`; operations and
+their order are rouge_score's, so that results agree to the last bit. ROUGE-L takes m * n / 30 digit
+operations instead of m * n steps: a long row is cut into blocks, and each passes the carries of its
+additions to the next (Crochemore et al. 2001), so that neither memory nor a step grows with the
+texts.
 
-Token F1 and exact match are as SQuAD measures them.
+Token F1 and exact match are those of SQuAD.
 
 P. Rajpurkar et al., "SQuAD: 100,000+ questions for machine comprehension of text", EMNLP 2016, and
-for answers without tokens "Know what you don't know", ACL 2018: if either side has none, both
-metrics are 1 when the other has none either, else 0. Tokens are `tokens.ANSWER`. The best reference
-counts; for precision and recall, the one with the largest F1, the first of several.
+for answers without tokens "Know what you don't know", ACL 2018: if either side has no tokens, both
+metrics are 1 if the other side has none either, else 0. Tokens are `ANSWER`. The best reference
+counts; for precision and recall, the first with the largest F1.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ _SUBSTITUTIONS = (
 
 
 def prepare(text: str) -> str:
-    """Return the text that is split at white space."""
+    """Return the text as 13a prepares it for the split at white space."""
     text = text.rstrip()
     if "<" in text:
         text = text.replace("<skipped>", "")
@@ -117,9 +116,9 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way from text to tokens: `prepare` the text, split it at white space, `split` each word.
+    """How a text is tokenized: `prepare` it, split it at white space, and `split` each word.
 
-    Texts come in `plain_form`.
+    Texts are in `plain_form`.
     """
 
     name: str
@@ -128,12 +127,12 @@ class Form:
 
 
 def split_stems(word: str) -> list[str]:
-    """Return the stems of a word in lower case, which has no white space."""
+    """Return the stems of a word in lower case without white space."""
     return [stem(part) if len(part) > 3 else part for part in _WORDS.findall(word)]
 
 
 def split_answer(word: str) -> list[str]:
-    """Return what SQuAD keeps of a word in lower case, which has no white space."""
+    """Return the tokens that SQuAD keeps of a word in lower case without white space."""
     return _ARTICLES.sub(" ", word.translate(_WITHOUT_PUNCTUATION)).split()
 
 
@@ -146,11 +145,11 @@ Tokens = list[str]
 
 _WORDS_AT_ONCE = 1 << 12
 MAX_KEPT_WORDS = 100_000
-"""Words are forgotten beyond this number, so that odd texts can't fill the memory."""
+"""The most words cached, so that odd texts can't fill the memory."""
 
 
 class TokenStore(dict[str, tuple[str, ...]]):
-    """The tokens of a request's texts in one form; it keeps those of each word it met."""
+    """The tokens of a request's texts in one form, cached by word."""
 
     def __init__(self, form: Form) -> None:
         super().__init__()
@@ -185,7 +184,7 @@ _IRREGULAR = {
 
 
 def _rules(table: str) -> list[tuple[str, str]]:
-    """Return suffixes with what takes their place, of a table like "izer ize, ful -"."""
+    """Return suffixes with their replacements, from a table like "izer ize, ful -"."""
     pairs = (rule.split() for rule in table.split(","))
     return [(suffix, replacement.strip("-")) for suffix, replacement in pairs]
 
@@ -222,7 +221,7 @@ def stem(word: str) -> str:
 
 
 def _shape(letters: str) -> str:
-    """Return c for every consonant and v for every vowel; y is one behind a consonant."""
+    """Return c for every consonant and v for every vowel; y is a vowel after a consonant."""
     shape = ""
     for letter in letters:
         vowel = letter in "aeiou" or (letter == "y" and shape[-1:] == "c")
@@ -231,12 +230,12 @@ def _shape(letters: str) -> str:
 
 
 def _measure(letters: str) -> int:
-    """Return Porter's m: how often vowels are followed by consonants."""
+    """Return Porter's m: the number of times that vowels are followed by consonants."""
     return _shape(letters).count("vc")
 
 
 def _takes_e(letters: str) -> bool:
-    """Say whether letters end as in "hop": consonant, vowel, and a consonant but w, x and y."""
+    """Return whether letters end as in "hop": consonant, vowel, consonant except w, x and y."""
     shape = _shape(letters)
     return shape == "vc" or (shape[-3:] == "cvc" and letters[-1] not in "wxy")
 
@@ -261,7 +260,7 @@ def _past_and_progressive(word: str) -> str:
 
 
 def _mended(letters: str) -> str:
-    """Return what "ed" or "ing" left, as a word: conflat(ed) to conflate, hopp(ing) to hop."""
+    """Return the word without "ed" or "ing", repaired: conflat to conflate, hopp to hop."""
     if letters.endswith(("at", "bl", "iz")):
         return letters + "e"
     if letters[-1:] == letters[-2:-1] and _shape(letters)[-1] == "c":
@@ -290,7 +289,7 @@ def _replace(word: str, rules: list[tuple[str, str]], least: int = 0) -> str:
 
 
 Score = tuple[float, ...]
-"""The value of one item in [0, 1], and the precision and recall behind it where there are."""
+"""The value of one item in [0, 1], with its precision and recall if it has them."""
 
 LONG_TOKENS = 4096
 """Items with more tokens than this are counted by sorting the hashes of their n-grams."""
@@ -305,7 +304,7 @@ def bleu(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
     length, smoothing, matched = len(hypothesis), 1.0, 1
     logs: list[float] = []
     for order in range(1, min(MAX_ORDER, length) + 1):
-        if matched:  # a longer n-gram has this one in it
+        if matched:  # a longer n-gram contains this one
             (matched,) = _overlaps(hypothesis, [references], order)
         if not matched and order == 1:
             return (0.0,)
@@ -348,7 +347,7 @@ def exact_match(hypothesis: Tokens, references: Sequence[Tokens]) -> Score:
 def _best(
     hypothesis: Tokens, references: Sequence[Tokens], shared: Sequence[int], order: int = 1
 ) -> Score:
-    """Return the largest harmonic mean of precision and recall, the first of them, and both."""
+    """Return the largest harmonic mean over references, with its precision and recall."""
     scores = []
     for both, reference in zip(shared, references, strict=True):
         precision, recall = (
@@ -361,7 +360,7 @@ def _best(
 
 
 def _overlaps(hypothesis: Tokens, groups: Sequence[Sequence[Tokens]], order: int) -> list[int]:
-    """Return for each group of references how many n-grams of the hypothesis are in it.
+    """Return the number of n-grams that the hypothesis shares with each group of references.
 
     Each counts at most as often as in the reference of the group that has it most often.
     """
@@ -378,14 +377,14 @@ def _ngrams(tokens: Tokens, order: int) -> Iterable[Hashable]:
 
 
 def _shared(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> int:
-    """Return how many n-grams are in the references, each at most as often as one of them has it.
+    """Return the number of n-grams in the references, each at most as often as one of them has it.
 
-    Counting costs several times what sets cost, and matters only for what occurs repeatedly.
+    Counting costs several times as much as sets, and is needed only for repeated n-grams.
     """
     distinct = set(_ngrams(hypothesis, order))
     theirs = [_ngrams(reference, order) for reference in references]
     common = distinct.intersection(chain.from_iterable(theirs))
-    if len(distinct) > len(hypothesis) - order or not common:  # none occurs twice
+    if len(distinct) > len(hypothesis) - order or not common:  # no n-gram repeats
         return len(common)
     counts = Counter(_ngrams(hypothesis, order))
     repeated = {ngram: n for ngram, n in counts.items() if n > 1 and ngram in common}
@@ -397,9 +396,9 @@ def _shared(hypothesis: Tokens, references: Sequence[Tokens], order: int) -> int
 
 
 def _hashed(tokens: Tokens, order: int) -> tuple[IntArray, IntArray]:
-    """Return the hashes of n-grams, ascending, and how often each occurs: 16 bytes a token.
+    """Return the hashes of n-grams, ascending, and their counts: 16 bytes per token.
 
-    Of a million n-grams two share a hash by a chance of one in 30 million.
+    The chance that two of a million n-grams share a hash is one in 30 million.
     """
     ngrams = iter(_ngrams(tokens, order))
     parts = [np.zeros(0, np.int64)]
@@ -413,7 +412,7 @@ def _hashed(tokens: Tokens, order: int) -> tuple[IntArray, IntArray]:
 def _shared_hashes(
     ours: tuple[IntArray, IntArray], references: Sequence[Tokens], order: int
 ) -> int:
-    """Return the same as `_shared`, of the hashed n-grams of a hypothesis."""
+    """Return the same as `_shared` for the hashed n-grams of a hypothesis."""
     hashes, counts = ours
     most = np.zeros_like(counts)
     for reference in references if len(hashes) else ():
@@ -426,13 +425,13 @@ def _shared_hashes(
 
 
 def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many tokens the longest common subsequence has."""
+    """Return the number of tokens in the longest common subsequence."""
     # Tokens that the other side lacks are in no common subsequence.
     shared = set(first).intersection(second)
     column, row = sorted(([t for t in text if t in shared] for text in (first, second)), key=len)
     if row == column:
         return len(row)
-    carries = bytearray(len(column))  # into the block at hand, by token of the column
+    carries = bytearray(len(column))  # into the current block, by token of the column
     length = 0
     for start in range(0, len(row), BLOCK_BITS):
         block = row[start : start + BLOCK_BITS]

@@ -1,4 +1,4 @@
-"""Text metrics: what one is, the list of them, and the columns that they make of items."""
+"""Text metrics: the list of them, the parser of their names, and their values of items."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class TextMetric:
     """One text metric.
 
     `function` takes the tokens of a hypothesis and of at least one reference and returns a score
-    in [0, 1], with precision and recall if it has them. `settings` say how, for the signature;
-    `counts_references` puts the number of references there too, since all of them count together.
-    `compares_all` marks the metric whose work is the product of both lengths. `version` goes up
-    when a change of the function changes numbers. `unread` returns the share of a text's letters
-    that the tokens leave out, or do not part into words.
+    in [0, 1], with precision and recall if it has them. `settings` describe it in the signature;
+    `counts_references` adds the number of references, for metrics that use all of them together.
+    `compares_all` marks the metric whose work is the product of both lengths. `version` is raised
+    if a change of the function changes numbers. `unread` returns the share of a text's letters that
+    tokens leave out, or do not separate into words.
     """
 
     name: str
@@ -68,7 +68,7 @@ class TextMetric:
         return self.name
 
     def signature(self, references: str) -> str:
-        """Return one stable line that says how the number is made.
+        """Return one stable line that says how the number is computed.
 
         `references` is the number of references of every item, "var" if it varies.
         """
@@ -162,10 +162,10 @@ compare: the square of a text of 1 MiB in words of one letter, about a minute of
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """One metric over all items: float64[n, 3] values in [0, 1], their precision and recall.
+    """One metric over all items; `scores` are values in [0, 1] with their precision and recall.
 
-    float64[n, 1] where there are values alone. NaN is no value. `unread` counts the items of which
-    the metric does not read a good part.
+    They are float64[n, 3], or float64[n, 1] if there are only values. NaN means no value. `unread`
+    counts the items of which the metric leaves out more than UNREAD_SHARE.
     """
 
     metric: TextMetric
@@ -180,12 +180,12 @@ class TextColumn:
 
     @property
     def known(self) -> FloatArray:
-        """The values that there are."""
+        """The values that are not NaN."""
         return self.values[~np.isnan(self.values)]
 
     @property
     def mean(self) -> float:
-        """The mean, NaN of nothing. The sum is exact, so no order of the items changes it."""
+        """The mean, NaN without values. The sum is exact, so the order of items has no effect."""
         found = mean(self.known)
         return math.nan if found is None else found
 
@@ -194,16 +194,16 @@ def measure_texts(
     items: Sequence[TextItem],
     metrics: Sequence[TextMetric],
 ) -> tuple[TextColumn, ...]:
-    """Return a column a metric. Work and memory are bounded, whatever the texts.
+    """Return one column per metric. Work and memory are bounded for all texts.
 
-    Raises LimitExceeded at `items[i]` when rougeL has more than MAX_TOKEN_PAIRS to compare.
+    Raises LimitExceeded at `items[i]` if rougeL has more than MAX_TOKEN_PAIRS to compare.
     """
     stores = {metric.form.name: TokenStore(metric.form) for metric in metrics}
     scores: list[list[Score]] = [[] for _ in metrics]
     unread = [0] * len(metrics)
     pairs = 0
     for i, item in enumerate(items):
-        references = list(dict.fromkeys(item.references))  # saying one twice changes nothing
+        references = list(dict.fromkeys(item.references))  # repetitions change nothing
         tokens: dict[str, tuple[Tokens, list[Tokens]]] = {}
         for name, store in stores.items():
             tokens[name] = (store.of(item.hypothesis), [store.of(text) for text in references])
@@ -233,9 +233,9 @@ def measure_texts(
 
 
 def _unreadable(hypothesis: str, references: Sequence[str]) -> float:
-    """Return the score where nothing of a side is in a token: none, but where texts tell.
+    """Return the score if one side has no tokens: NaN, except in two clear cases.
 
-    Equal texts have 1, and an empty one has 0 beside those that are not.
+    Equal texts score 1, and an empty text scores 0 against texts that are not empty.
     """
     ours, *theirs = (plain_form(text).lower().split() for text in (hypothesis, *references))
     return 1.0 if ours in theirs else math.nan if ours and any(theirs) else 0.0
@@ -252,9 +252,9 @@ def join_columns(parts: Sequence[TextColumn]) -> TextColumn:
 def merge_text_values(
     metrics: Sequence[TextMetric], columns: Sequence[FloatArray]
 ) -> tuple[TextColumn, ...]:
-    """Return columns of the values that earlier calls gave, so that their means are those of all.
+    """Return columns of the values from earlier calls, for the means over all of them.
 
-    NaN is no value.
+    NaN means no value.
     """
     return tuple(
         TextColumn(metric, values[:, None], f"{metric.name}|source:values|v{metric.version}")
