@@ -1,1 +1,1 @@
-"""Requests of any size: cut into messages, sent again where they broke, and put together."""
+"""Requests of any size: split into messages, resent after failures, and replies joined."""

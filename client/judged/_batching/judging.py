@@ -31,7 +31,7 @@ CHUNK_CHARACTERS = 1 << 20
 CHUNK_CONTEXTS = 1 << 10
 CHUNK_GROUPS = 1 << 10
 ASKED_CONTEXTS = 1 << 6
-"""The most contexts in a chunk whose judge asks models: what a failed call loses, or repeats."""
+"""The most contexts in a chunk whose judge asks models; a failed call loses this many verdicts."""
 ASKING_KINDS = frozenset({"llm", "panel", "cascade"})
 _SPAN = 80
 """The approximate cost of a span in `text_cost`."""
@@ -223,7 +223,7 @@ def at_ranks(group: QueryGroup, ranks: Sequence[int]) -> QueryGroup:
 
 
 def against_negatives(groups: Iterable[QueryGroup]) -> list[QueryGroup]:
-    """Return, for groups with negatives, groups that ask which results match these."""
+    """Return groups that match results with negatives, for the groups that have negatives."""
     return [
         QueryGroup(group.query, group.negatives, group.retrieved)
         for group in groups

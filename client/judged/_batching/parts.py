@@ -71,7 +71,7 @@ class PartStream(Stream[None]):
         message: Callable[..., object],
         relevance: Relevance | None = None,
     ) -> None:
-        """Keep what makes the parts, the message that carries one, and the topics for errors."""
+        """Take the maker of the parts, the message for one part, and the topics for errors."""
         super().__init__()
         self._parts = parts
         self._message = message

@@ -197,7 +197,7 @@ class Scoring(Stream[AnswerScore]):
 
 
 def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
-    """Return a list of rubrics, made from the id where only that is given."""
+    """Return a list of rubrics; a text is the id of one."""
     listed = need_list(rubrics, "rubrics", "Rubric or its id")
     return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
 

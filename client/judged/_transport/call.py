@@ -225,7 +225,7 @@ class Attempts:
         self.begin()
 
     def begin(self) -> None:
-        """Reset the count and take a new request id, by which a server knows tries as one call."""
+        """Reset the count and take a new request id, which a server uses to match tries."""
         self._failed = 0
         self._failing_since = 0.0
         self._error: errors.JudgedError | None = None

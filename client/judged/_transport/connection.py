@@ -251,7 +251,7 @@ class _Connection:
         return self.here().channel
 
     def here(self) -> _Opened:
-        """Return what this thread or loop has open, opened on first use. Raises ClientUnusable."""
+        """Return this thread's or loop's channel, opened on first use. Raises ClientUnusable."""
         self.need_open()
         loop = self._loop()
         with self._lock:
@@ -341,8 +341,8 @@ class BaseClient(Generic[ConnectionT, ChannelT]):
         """Connect to `target` ("HOST:PORT", "unix:PATH"), else JUDGED_TARGET, else the default.
 
         If a name has several addresses, calls rotate among them. `credentials` are a Token or Tls.
-        `channel` is used in place of an own connection and is not closed. The other options are
-        those of `with_options`. Raises InvalidArgument for invalid arguments.
+        `channel` is used instead of a new connection and is not closed. The other options are those
+        of `with_options`. Raises InvalidArgument for invalid arguments.
         """
         self._options = CallOptions(timeout, max_retries, metadata)
         self._connection = self._connection_class(target, credentials=credentials, channel=channel)

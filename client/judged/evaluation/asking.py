@@ -149,7 +149,7 @@ class Outcome(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[Item]):
-    """A function of an item, the function that reads its results, and whether it is awaited."""
+    """A function to call with an item, the reader of its results, and whether to await it."""
 
     function: Callable[[Item], Any]
     read: Callable[[Any, Item], Any]

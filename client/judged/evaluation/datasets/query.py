@@ -235,7 +235,7 @@ def _write(result: Retrieved) -> dict[str, object]:
 
 
 def scores_fall(ranked: Sequence[Retrieved]) -> bool:
-    """Return whether the scores, where there are any, never rise with rank."""
+    """Return whether scores never rise with rank; results without a score are skipped."""
     scores = [result.score for result in ranked if result.score is not None]
     return all(earlier >= later for earlier, later in pairwise(scores))
 
