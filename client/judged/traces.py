@@ -225,7 +225,7 @@ _RARE = ("query_id", "other_answers", "sources_used", "confidence")
 """Fields written only if set: most items don't have them."""
 
 Key = tuple[object, ...]
-"""Identifies an item: its id, if it is an answer, its confidence and its texts."""
+"""Identifies an item by its texts; an answer also by its id and confidence."""
 
 
 @dataclass(slots=True)

@@ -205,7 +205,7 @@ class CascadeOptions(JudgeOptions):
         return self.judge if self.cascade is None else CASCADE
 
     def settle(self) -> None:
-        """Refuse a cascade from a file beside another judge."""
+        """Refuse --cascade together with another judge."""
         if self.cascade is not None and (self.judge not in {None, CASCADE} or self.stage):
             raise Problem("--cascade: the file names the judges; leave out --judge and --stage")
         super().settle()

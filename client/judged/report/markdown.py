@@ -175,15 +175,15 @@ def _lost(report: Report) -> Iterator[str]:
     for made in worse(report):
         for query in report.run.queries:
             was = before[query.query_id].values if query.query_id in before else {}
-            fell = was.get(made.metric, 0.0) - query.values.get(made.metric, math.inf)
-            if fell > 0:
-                found.append((fell, query, made.metric))
+            drop = was.get(made.metric, 0.0) - query.values.get(made.metric, math.inf)
+            if drop > 0:
+                found.append((drop, query, made.metric))
     if not found:
         return
     found.sort(key=lambda each: (-each[0], each[1].query_id, each[2]))
     yield from ("", "<details><summary>Queries that lost most</summary>", "")
-    for fell, query, metric in found[:_MOST_LOST]:
-        yield f"- {_example(query, metric)}, {fell:.4f} less"
+    for drop, query, metric in found[:_MOST_LOST]:
+        yield f"- {_example(query, metric)}, {drop:.4f} less"
     yield from ("", "</details>")
 
 

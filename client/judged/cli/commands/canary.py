@@ -34,7 +34,7 @@ NOISY = 0.1
 
 
 class RecordCommand(CascadeOptions, MaxCost):
-    """Record what a judge says of fixed items, and how often it says something else.
+    """Record a judge's verdicts on fixed items, and how often they vary.
 
     Examples:
     judged canary record contexts.jsonl -o judge.canary.json --judge llm
@@ -87,7 +87,7 @@ class RecordCommand(CascadeOptions, MaxCost):
 
 
 class CheckCommand(JudgingCommand, MaxCost):
-    """Ask again, and end with 1 where the judge is no longer the one that was recorded.
+    """Ask again, and end with 1 if the judge has changed since it was recorded.
 
     Examples:
     judged canary check judge.canary.json

@@ -52,7 +52,7 @@ class ConvertCommand(_FromFormat):
 
 
 class ValidateCommand(_FromFormat):
-    """Say what is wrong, or may be, with a data set.
+    """Check a data set for errors and likely mistakes.
 
     Ends with 2 if it can't be read.
 

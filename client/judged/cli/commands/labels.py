@@ -131,7 +131,7 @@ def choose_categories(
 class LabelCommand(ResultCommand):
     """Label the items that the judge is unsure of.
 
-    What it says is then corrected by these labels.
+    The labels then correct estimates from the judge's verdicts.
 
     Examples:
     judged label results.jsonl -n 100 -o labels.jsonl

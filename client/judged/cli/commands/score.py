@@ -94,7 +94,7 @@ def read_thresholds(
 def outcomes(
     gates: Sequence[Gate], summaries: Sequence[RubricSummary], min_coverage: float | None
 ) -> Iterator[Outcome]:
-    """Yield the outcome of every gate, then the coverage of the rubrics that gates are on.
+    """Yield the gates' outcomes, then coverage: of all rubrics, or by default those with gates.
 
     A missing score counts as 0; an item that is not assessable is not missing.
     """

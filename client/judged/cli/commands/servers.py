@@ -83,7 +83,7 @@ def _value(value: Scalar | None) -> str:
 class UsageCommand(ServerCommand):
     """Show what your tenant asked of language models, by day.
 
-    Says too what is left of its budgets.
+    Also shows what is left of its budgets.
 
     Examples:
     judged usage --target 127.0.0.1:8470 --token-file search.token
@@ -141,9 +141,9 @@ class Finding:
 
 
 class DoctorCommand(ServerCommand):
-    """Check that everything is there to judge.
+    """Check that everything needed for judging works.
 
-    Ends with 2 where something is not.
+    Ends with 2 if something does not.
 
     Examples:
     judged doctor
@@ -198,9 +198,9 @@ _METRICS = ["ndcg@5", "recall@5", "mrr"]
 
 
 class DemoCommand(ServerCommand):
-    """Show what judged does, on data that it brings.
+    """Show what judged does, on built-in data.
 
-    It takes some seconds, and asks no model and no network.
+    It takes some seconds, and uses no model and no network.
 
     Examples:
     judged demo
