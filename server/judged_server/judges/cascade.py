@@ -293,19 +293,19 @@ class CascadeKind(ComposedKind):
         need(
             guarantee is None or guarantee.stages_sha256 == stages_sha256(of),
             "guarantee.stages_sha256",
-            "is of other stages, in another order, or of other versions of their judges; make the "
-            "cascade anew with `judged frontier`, or leave the guarantee out",
+            "is of other stages, in another order, or of other versions of their judges; make a "
+            "new cascade with `judged frontier`, or leave the guarantee out",
         )
         return Cascade(stages, str(spec.parameters["unsettled"]), guarantee)
 
 
 def _check_stage(stage: Stage, path: str) -> None:
     takes_texts = not (stage.judge.wants_embeddings or stage.judge.wants_spans)
-    need(takes_texts, path, "takes no texts, which a cascade hands on")
+    need(takes_texts, path, "takes no texts; name a judge of texts")
     need(
         stage.last or not stage.settles_all,
         f"{path}.calibration",
-        "must have accept or reject, else the stages behind it are never asked; make one with "
+        "must have accept or reject, else the stages after it are never asked; make one with "
         "`judged calibrate --max-error X` or `--max-share X`",
     )
     calibrator, min_score = stage.calibrator, stage.judge.identity.min_score
@@ -324,7 +324,7 @@ def _check_stage(stage: Stage, path: str) -> None:
             bound is None or sign * (probability - MIN_SCORE) >= 0,
             f"{path}.calibration.calibrator.{name}",
             f"is the score of a probability of {probability:.3g}, on the other side of "
-            f"{MIN_SCORE:g}; calibrate the judge anew",
+            f"{MIN_SCORE:g}; calibrate the judge again",
         )
 
 

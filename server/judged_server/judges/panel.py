@@ -229,11 +229,11 @@ def describe(
     The rationale is that of the first member that has one and agrees with the verdict.
     """
     statuses, decided = _stacked(verdicts, "statuses"), columns.ok
-    nothing = VerdictDetail("", (), Usage(), "", "")
+    no_detail = VerdictDetail("", (), Usage(), "", "")
     reasons = [{fault.index: fault.reason for fault in one.columns.faults} for one in verdicts]
 
     def detail(index: int) -> VerdictDetail:
-        found = [one.columns.details.get(index, nothing) for one in verdicts]
+        found = [one.columns.details.get(index, no_detail) for one in verdicts]
         samples = tuple(
             VerdictSample(
                 Status(int(statuses[place, index])),

@@ -296,9 +296,9 @@ def _grade_extremes(
     # In every completion, a greedy matching has at least half as many pairs as a maximum one.
     most = worst.n_expected - (low.found(None) + 1) // 2
     sure = _by_grade(best, highest, lowest, best.n_expected - high.found(None))
-    nothing = np.flatnonzero(sure.n_relevant == 0)
-    if len(nothing):  # a single document can make the value 1, at its rank
+    without_gain = np.flatnonzero(sure.n_relevant == 0)
+    if len(without_gain):  # a single document can make the value 1, at its rank
         offsets = offsets_of(np.maximum(sure.n_relevant, 1))
-        ideal = np.insert(sure.ideal_gains, sure.ideal_offsets[nothing], _TINY)
+        ideal = np.insert(sure.ideal_gains, sure.ideal_offsets[without_gain], _TINY)
         sure = replace(sure, ideal_offsets=offsets, ideal_gains=ideal)
     return _by_grade(worst, lowest, highest, most), sure

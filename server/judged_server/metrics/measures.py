@@ -148,7 +148,7 @@ def _exponential_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> F
 
     nDCG is a ratio, so a factor common to a query's gains cancels.
     """
-    # expm1, since 2^gain - 1 would round a gain of 1e-20 to nothing.
+    # expm1, since 2^gain - 1 would round a gain of 1e-20 to 0.
     plain: FloatArray = np.expm1(np.minimum(gains, _LARGE_EXPONENT) * np.log(2.0))
     if top.max(initial=0.0) <= _LARGE_EXPONENT:
         return plain

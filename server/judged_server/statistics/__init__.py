@@ -1,5 +1,4 @@
-"""How sure numbers are: distributions, intervals, and what is built on them.
+"""Statistics: intervals, tests, agreement of raters, calibration of judges, comparison of runs.
 
-`agreement` of raters, `calibration` of judges, `comparison` of runs. Pure functions over arrays;
-chance comes from a seed that the caller gives.
+Pure functions over arrays; random numbers come from a seed that the caller gives.
 """

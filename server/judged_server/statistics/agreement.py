@@ -1,4 +1,4 @@
-"""How far raters agree on items, and judges on the order of systems, with intervals.
+"""Agreement of raters on items, and of judges on the order of systems, with intervals.
 
 Kappa is agreement beyond chance, Cohen's for two raters and Fleiss's for a fixed panel;
 Krippendorff's alpha is for any number of raters, with ratings missing (Krippendorff (2011),
@@ -6,9 +6,9 @@ Krippendorff's alpha is for any number of raters, with ratings missing (Krippend
 ordered pair of its ratings to the coincidence of their categories). NaN means undefined: chance
 alone would give full agreement.
 
-Kendall's tau-b and AP correlation say whether two judges order the same systems alike. The systems
-are taken as a sample of those that could have been compared: the interval says how far the
-coefficient would move with other systems, not with other queries.
+Kendall's tau-b and AP correlation say whether two judges rank the same systems alike. The systems
+are treated as a sample of those that could have been compared: the interval is for other systems,
+not for other queries.
 """
 
 from __future__ import annotations
@@ -48,28 +48,28 @@ MAX_ITEMS = 1_000_000
 MAX_RATERS = 1_000
 MAX_CATEGORIES = 100
 MAX_COMPARED = 1_000
-"""What one call may bring."""
+"""The limits of one call."""
 FEW_ITEMS = FEW_QUERIES
 FEW_SYSTEMS = 10
-"""Below as many there is a warning."""
+"""With fewer than this there is a warning."""
 
 Codes = NDArray[np.int8]
-"""Ratings, [items, raters]: a category's place, or -1 for none."""
+"""Ratings, [items, raters]: the index of a category, or -1 for no rating."""
 
-_TABLES = 5  # over pairs of systems, each as wide as there are systems
+_TABLES = 5  # tables over pairs of systems, with one column per system
 _RANKS = ("kendall_tau", "tau_ap")
 
 _NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d*)?")
 _YES = ("yes", "y", "true", "t", "1", "да", "ja", "oui", "sí", "si", "sim", "是")
 _NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "否")
-"""Spellings of true and false, which sheets, models and people mix."""
+"""Spellings of true and false that spreadsheets, models and people mix."""
 
 
 def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement:
     """Return the agreement of raters over the items with two ratings or more.
 
-    Cohen's kappas need two raters, the weighted ones categories that have an order. Fleiss's kappa
-    sees only the items that all raters rated. Intervals come from resampled items.
+    Cohen's kappas need two raters, the weighted ones also ordered categories. Fleiss's kappa uses
+    only the items that all raters rated. Intervals are from resampled items.
     """
     codes = np.stack([np.array(rater.ratings, np.int8) for rater in table.raters], axis=1)
     raters, categories = tuple(rater.name for rater in table.raters), tuple(table.categories)
@@ -80,10 +80,10 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
         k = len(categories)
         cells = codes[:, 0].astype(np.int64) * k + codes[:, 1]
         confusion = np.bincount(cells, minlength=k**2).tolist()
-    told = Agreement(raters, len(codes), categories, confusion)
+    agreement = Agreement(raters, len(codes), categories, confusion)
     if not len(codes):
         reason = "no item has two ratings, so that there is no agreement; collect more"
-        return replace(told, warnings=(reason,))
+        return replace(agreement, warnings=(reason,))
     coefficients = _Coefficients(_used(codes), len(raters), table.level)
     unit_of, units = units_of(None, len(codes), options.seed)
     order = np.argsort(unit_of, kind="stable")
@@ -91,9 +91,9 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     columns = np.array([coefficients.sums(part) for part in parts])
     check_resampling(units, columns.shape[1], options)
     estimates = estimate(lambda weights: coefficients.values(weights @ columns), units, options)
-    found, unsure = by_name(MEASURES, estimates)
-    warnings = (*_warnings(codes, coefficients, estimates), *unsure, *spelling)
-    return replace(told, **found, warnings=warnings)  # type: ignore[arg-type]  # estimates alone
+    found, no_interval = by_name(MEASURES, estimates)
+    warnings = (*_warnings(codes, coefficients, estimates), *no_interval, *spelling)
+    return replace(agreement, **found, warnings=warnings)  # type: ignore[arg-type]  # estimates
 
 
 def _used(codes: Codes) -> IntArray:
@@ -103,7 +103,7 @@ def _used(codes: Codes) -> IntArray:
 
 
 def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return what may be wrong with how raters write categories."""
+    """Return warnings about categories and raters that are spelled inconsistently."""
     warnings = []
     used = [names[place] for place in _used(codes)]
     for what, written in (("categories", used), ("raters", raters)):
@@ -127,7 +127,7 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
 
 
 def _folded(category: str) -> str:
-    """Return what is the same of categories that are one to people: `Yes `, `yes`, `TRUE`, `1`."""
+    """Return a form that is equal for spellings of one category: `Yes `, `yes`, `TRUE`, `1`."""
     text = plain_form(category).casefold().strip(" .,;:!?'\"`*")
     if _NUMBER.fullmatch(text):
         text = f"{float(text):g}"
@@ -136,7 +136,7 @@ def _folded(category: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Coefficients:
-    """The coefficients of some raters, as functions of sums over items."""
+    """The agreement coefficients of some raters, as functions of sums over items."""
 
     used: IntArray
     n_raters: int
@@ -149,15 +149,15 @@ class _Coefficients:
 
     @property
     def pairs(self) -> tuple[IntArray, IntArray]:
-        """Each two categories, by their places among those used."""
+        """All pairs of categories, by their indices among those used."""
         return np.triu_indices(len(self.used), 1)
 
     def sums(self, codes: Codes) -> FloatArray:
-        """Return what some items add to everything, float64[c].
+        """Return the sums over some items, float64[c].
 
-        Pairs of equal ratings and pairs in all; of the items that all raters rated their number,
-        their squared counts and their ratings by category; the ratings by category; the coincidence
-        of each two categories; for two raters the ratings of each by category.
+        In this order: pairs of equal ratings, and all pairs; of items that all raters rated, their
+        number, their squared counts and their ratings by category; ratings by category; the
+        coincidence of each pair of categories; for two raters, the ratings of each by category.
         """
         counts = np.stack([(codes == each).sum(axis=1) for each in self.used], axis=1)
         given = counts.sum(axis=1)
@@ -174,17 +174,17 @@ class _Coefficients:
         return np.concatenate(parts).astype(np.float64)
 
     def values(self, sums: FloatArray) -> FloatArray:
-        """Return float64[b, 6] in the order of the names; NaN also where one does not apply."""
+        """Return float64[b, 6] in the order of MEASURES; NaN also for one that does not apply."""
         k = len(self.used)
         sizes = [2, 2 + k, k, len(self.pairs[0])]
         equal, fleiss, rated, coincident, marginals = np.split(sums, np.cumsum(sizes), axis=1)
-        none = np.full(len(sums), np.nan)
-        kappas = [none] * 3
+        undefined = np.full(len(sums), np.nan)
+        kappas = [undefined] * 3
         if self.n_raters == 2:
             distance = np.abs(self.used[:, None] - self.used).astype(np.float64)
             tables = (np.sign(distance), *((distance, distance**2) if self.weighted else ()))
             found = [self._cohen(coincident, marginals, table) for table in tables]
-            kappas = [*found, none, none][:3]
+            kappas = [*found, undefined, undefined][:3]
         fleiss_kappa = self._fleiss(fleiss)
         alpha = self._krippendorff(rated, coincident)
         return np.stack(
@@ -197,8 +197,8 @@ class _Coefficients:
     ) -> FloatArray:
         """Return Cohen's kappa, 1 - sum w o / sum w e, by the disagreement w of two categories.
 
-        o are the counts of pairs of categories, e those that the two raters' marginals would give
-        by chance (Cohen 1960, 1968).
+        o are the counts of pairs of categories, e those that are expected by chance from the two
+        raters' marginals (Cohen 1960, 1968).
         """
         first, second = np.split(marginals, 2, axis=1)
         seen = coincident @ table[self.pairs] * first.sum(axis=1)
@@ -217,9 +217,9 @@ class _Coefficients:
     def _krippendorff(self, rated: FloatArray, coincident: FloatArray) -> FloatArray:
         """Return 1 - observed / expected disagreement.
 
-        The places of ordinal categories hang on the ratings of all items: a category stands at the
-        middle of its ratings in the order of all, so that the difference of two is the ratings
-        between them, and half of their own.
+        The places of ordinal categories depend on the ratings of all items: a category is at the
+        middle of its ratings in the order of all, so that the difference of two is the number of
+        ratings between them plus half of their own.
         """
         low, high = self.pairs
         places = self.used[None, :].astype(np.float64)
@@ -234,7 +234,7 @@ class _Coefficients:
 
 
 def _of_several(counts: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the values, NaN where all ratings are of one category: nothing could disagree."""
+    """Return the values, or NaN if all ratings are of one category: nothing could disagree."""
     return np.where((counts > 0).sum(axis=1) < 2, np.nan, values)
 
 
@@ -268,13 +268,13 @@ def _warnings(
 
 
 def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreement:
-    """Return the rank correlations of two judges' scores, the larger the better.
+    """Return the rank correlations of two judges' scores; larger scores are better.
 
-    tau-b (Kendall 1945) is pairs alike less pairs unlike, over untied pairs. tau_AP, the first
-    judge being the reference, is for every system but those at the top the share of the systems
-    above it that belong there; their mean, stretched to -1..1 (Yilmaz, Aslam and Robertson 2008).
-    Systems tied with it are not above it, and a pair that the reference ties does not count as
-    belonging, as in either half of tau_AP,b (Urbano and Marrero 2017).
+    tau-b (Kendall 1945) is concordant minus discordant pairs, over untied pairs. tau_AP takes, for
+    every system except those at the top, the share of the systems above it that are also above it
+    by the first judge, the reference. It is the mean share, scaled to -1..1 (Yilmaz, Aslam and
+    Robertson 2008). Systems tied with it are not above it, and a pair that the reference ties does
+    not count, as in either half of tau_AP,b (Urbano and Marrero 2017).
     """
     n = len(scores.systems)
     given = {name: np.array(getattr(scores, name), np.float64) for name in ("first", "second")}
@@ -299,7 +299,7 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
         tau_b = ratio(same, np.sqrt(untied[0] * untied[1]))  # exact where the two are the same
         return np.stack([tau_b, np.where(untied[0] > 0, 2 * mean - 1, np.nan)], axis=1)
 
-    found, unsure = by_name(_RANKS, estimate(statistics, units, options))
+    found, no_interval = by_name(_RANKS, estimate(statistics, units, options))
     warnings = []
     if n < FEW_SYSTEMS:
         warnings.append(
@@ -310,4 +310,4 @@ def rank_agreement(scores: SystemScores, options: IntervalOptions) -> RankAgreem
         for name, each in given.items()
         if each.min() == each.max()
     ]
-    return RankAgreement(n, **found, warnings=(*warnings, *unsure))
+    return RankAgreement(n, **found, warnings=(*warnings, *no_interval))

@@ -1,20 +1,19 @@
-"""Runs in, comparisons out: every later run against the first, on the queries that both have.
+"""Compares runs: every later run with the first, on the queries that both have.
 
-Comparisons are numbered by metric, then by pair, and tests are corrected for how many there are.
-The corrections are of our own: SciPy has no Holm's. `scipy.stats` has the t-test and Wilcoxon's as
-well, and gives the same numbers where no sizes are tied but for rounding. It takes 0.2 to 0.5 ms a
-test where these take 0.02, and a call has up to 1,000 of each; to load it takes half a second.
+Comparisons are ordered by metric, then by pair, and tests are corrected for their number. The
+corrections are implemented here, since SciPy has no Holm's. `scipy.stats` also has the t-test and
+Wilcoxon's, with the same numbers unless sizes are tied except for rounding. It takes 0.2 to 0.5 ms
+per test where these take 0.02 ms, and a call has up to 1,000 of each; loading it takes half a
+second.
 
 The sign-flip test says how often random signs make as large a mean difference: if two runs do not
-differ, each query's difference could as well have had the other sign. The test asks for nothing
-else: no normal distribution, no ranks (Fisher 1935; Smucker, Allan & Carterette 2007 recommend it
-for retrieval). Its p-value depends on nothing but differences and seed: signs are bits of PCG64's
-raw words, whose stream NumPy promises to keep, and differences are first rounded to multiples of a
-power of two that makes every sum exact, so that blocks, threads and the order of additions can't
-change it.
+differ, each query's difference could as well have the other sign. The test assumes nothing else: no
+normal distribution, no ranks (Fisher 1935; Smucker, Allan & Carterette 2007 recommend it for
+retrieval). Its p-value depends only on differences and seed: signs are bits of PCG64's raw words,
+whose stream NumPy promises to keep, and differences are first rounded to multiples of a power of
+two that makes every sum exact, so that blocks, threads and the order of additions can't change it.
 
-The power is that of the paired t-test. The spread of the differences at hand stands for that of any
-sample.
+The power is that of the paired t-test, on the assumption that any sample has the same spread.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ from judged_server.statistics.intervals import (
 )
 
 FEWEST = 2
-"""Queries without which nothing has a spread."""
+"""The fewest queries that have a spread."""
 LARGEST_EXACT = 50
-"""Up to as many differences the distribution of the signed ranks is counted out."""
+"""Up to this many differences the distribution of the signed ranks is exact."""
 MAX_FLIPS = 2_000_000_000
-"""Signs that a call may draw: some ten seconds of one core."""
+"""The most signs that a call may draw: about ten seconds of one core."""
 _COMPARISONS_A_PASS = 16  # comparisons whose sums take about as long as the drawing
-_BLOCK_SIGNS = 1 << 18  # signs worked on at once: 2 MiB, which stay in the cache of a core
+_BLOCK_SIGNS = 1 << 18  # signs processed at once: 2 MiB, which fit the cache of a core
 TARGET = 0.8
-"""The probability with which a difference that counts as detectable is found."""
+"""The power at which a difference counts as detectable."""
 _LARGE_N = 100_000
 _MOST_QUERIES = 2.0**53
 _FINEST = 2.0**-44  # of a noncentrality
@@ -72,7 +71,7 @@ class RunValues:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A run beside the baseline, on the queries of both. Differences of rounding are 0."""
+    """A run and the baseline, on the queries of both. Differences of rounding are 0."""
 
     places: IntArray
     query_ids: Sequence[str]
@@ -83,9 +82,9 @@ class Pair:
 
 
 def pair_up(baseline: RunValues, run: RunValues, places: dict[str, int], field: str) -> Pair:
-    """Return the run beside the baseline, whose queries are numbered by `places`.
+    """Return the run paired with the baseline, whose queries are numbered by `places`.
 
-    Raises InvalidField at `field` when they share fewer than FEWEST queries.
+    Raises InvalidField at `field` if they share fewer than FEWEST queries.
     """
     theirs = {query_id: place for place, query_id in enumerate(run.query_ids)}
     common = [query_id for query_id in baseline.query_ids if query_id in theirs]
@@ -114,8 +113,8 @@ def compare(
 ) -> list[RunComparison]:
     """Return how each later run differs from the first, by metric (row of the values), then by run.
 
-    Values lie within +-1e100. Raises InvalidField at `runs[i]` for a run that shares fewer than
-    two queries with the first, and what `check_flips` and `check_work` raise.
+    Values are within +-1e100. Raises InvalidField at `runs[i]` for a run that shares fewer than
+    two queries with the first, and as `check_flips` and `check_work` do.
     """
     baseline = runs[0]
     places = {query_id: place for place, query_id in enumerate(baseline.query_ids)}
@@ -152,7 +151,7 @@ def compare(
 def _tests(pair: Pair, metric: int, flip: float) -> dict[str, PairedTest | None]:
     """Return every test by its name in a RunComparison, given the p-value of the sign-flip test.
 
-    McNemar's test applies where all values of both runs are 0 or 1, the others everywhere.
+    McNemar's test applies if all values of both runs are 0 or 1, the others always.
     """
     checkpoint()
     differences = pair.differences[metric]
@@ -166,7 +165,7 @@ def _tests(pair: Pair, metric: int, flip: float) -> dict[str, PairedTest | None]
 
 
 def _corrected(tests: Sequence[PairedTest | None]) -> list[TestResult | None]:
-    """Return the tests with their p-values corrected for how many there are."""
+    """Return the tests with their p-values corrected for the number of tests."""
     p_values = np.array([test.p_value for test in tests if test is not None])
     corrected = zip(holm(p_values).tolist(), benjamini_hochberg(p_values).tolist(), strict=True)
     return [
@@ -176,10 +175,10 @@ def _corrected(tests: Sequence[PairedTest | None]) -> list[TestResult | None]:
 
 
 def holm(p_values: FloatArray) -> FloatArray:
-    """Return the p-values times how many are not smaller, float64[m], at most 1 and in one order.
+    """Return Holm's p-values, float64[m]: times the number not smaller, at most 1, made monotone.
 
-    Rejecting where these are below alpha keeps the chance of even one false claim below alpha
-    (Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure").
+    Rejecting if these are below alpha keeps the chance of any false claim below alpha (Holm 1979,
+    "A Simple Sequentially Rejective Multiple Test Procedure").
     """
     order = np.argsort(p_values, kind="stable")
     steps = p_values[order] * np.arange(len(order), 0, -1)
@@ -187,9 +186,9 @@ def holm(p_values: FloatArray) -> FloatArray:
 
 
 def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
-    """Return the p-values times m over their rank, float64[m], at most 1 and in one order.
+    """Return the p-values times m / rank, float64[m], at most 1 and made monotone.
 
-    Rejecting where these are below alpha keeps the expected share of false ones among the claims
+    Rejecting if these are below alpha keeps the expected share of false claims among all claims
     below alpha (Benjamini & Hochberg 1995, "Controlling the False Discovery Rate").
     """
     order = np.argsort(p_values, kind="stable")
@@ -210,7 +209,7 @@ def _numbers(
     intervals: IntervalOptions,
     interval: Interval | None,
 ) -> dict[str, Any]:
-    """Return what there is to say of one metric of a pair beside the tests, by field."""
+    """Return the fields of a RunComparison for one metric of a pair, except the tests."""
     n, differences = len(pair.places), pair.differences[metric]
     spread = float(differences.std(ddof=1)) if varies(differences) else 0.0
     wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
@@ -258,14 +257,14 @@ def _warnings(pair: Pair, differences: FloatArray) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """The result of one test. `statistic` is None where the data leave it undefined."""
+    """The result of one test. `statistic` is None if it is undefined for the data."""
 
     statistic: float | None
     p_value: float
 
 
 NO_EVIDENCE = PairedTest(None, 1.0)
-"""What a test says of data that it can't be made on."""
+"""The result of a test that can't be computed from the data."""
 
 
 def _two_sided(statistic: float, tail: float) -> PairedTest:
@@ -279,7 +278,7 @@ def varies(differences: FloatArray) -> bool:
 
 
 def t_test(differences: FloatArray) -> PairedTest:
-    """Return the paired t-test (Student 1908); NO_EVIDENCE when the differences do not vary.
+    """Return the paired t-test (Student 1908); NO_EVIDENCE if the differences do not vary.
 
     The statistic is the mean over its standard error, with n - 1 degrees of freedom.
     """
@@ -292,11 +291,11 @@ def t_test(differences: FloatArray) -> PairedTest:
 
 
 def wilcoxon(differences: FloatArray) -> PairedTest:
-    """Return the signed-rank test (Wilcoxon 1945), zero differences left out.
+    """Return the signed-rank test (Wilcoxon 1945), with zero differences left out.
 
     The statistic is the smaller of the two rank sums. Its distribution is exact up to
-    LARGEST_EXACT differences without ties, and else normal with the corrections for ties and for
-    continuity. Sizes closer than 1e-9 are ties, since rounding alone sets them apart.
+    LARGEST_EXACT differences without ties, and otherwise normal with the corrections for ties and
+    continuity. Sizes closer than 1e-9 are ties, since they may differ only by rounding.
     """
     differences = differences[differences != 0]
     n = len(differences)
@@ -327,7 +326,7 @@ def mcnemar(differences: FloatArray) -> PairedTest:
 
 
 def _ranks(sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the ranks from 1, ties sharing their mean, and how many each group of ties has."""
+    """Return the ranks from 1, the mean rank for ties, and the size of each group of ties."""
     order = np.argsort(sizes, kind="stable")
     ascending = sizes[order]
     close = np.diff(ascending) <= TIE_TOLERANCE * np.maximum(1.0, ascending[1:])
@@ -340,7 +339,7 @@ def _ranks(sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=LARGEST_EXACT)
 def _signed_rank_counts(n: int) -> IntArray:
-    """Return in how many ways ranks 1..n sum up to each number, int64[n (n + 1) / 2 + 1]."""
+    """Return the number of sets of ranks 1..n with each sum, int64[n (n + 1) / 2 + 1]."""
     counts = np.zeros(n * (n + 1) // 2 + 1, np.int64)
     counts[0] = 1
     for rank in range(1, n + 1):
@@ -349,7 +348,7 @@ def _signed_rank_counts(n: int) -> IntArray:
 
 
 def check_flips(n_queries: int, n_comparisons: int, permutations: int) -> None:
-    """Raise InvalidField at `comparison.permutations` when the test would take too long."""
+    """Raise InvalidField at `comparison.permutations` if the test would take too long."""
     passes = max(1, math.ceil(n_comparisons / _COMPARISONS_A_PASS))
     most = MAX_FLIPS // (max(1, n_queries) * passes)
     asked = f"for {n_queries} queries and {n_comparisons} comparisons"
@@ -360,9 +359,9 @@ def check_flips(n_queries: int, n_comparisons: int, permutations: int) -> None:
 def sign_flip_p_values(differences: FloatArray, permutations: int, seed: int) -> FloatArray:
     """Return the two-sided p-value of each mean, float64[c]; `differences` is float64[c, n].
 
-    Exact, over all 2^k sign flips of k non-zero differences, when these are no more than
-    `permutations`. Else (b + 1) / (m + 1) with b of m random flips at least as far from 0, which
-    is never 0 (Phipson & Smyth 2010). All comparisons share their signs.
+    Exact, over all 2^k sign flips of k non-zero differences, if these are no more than
+    `permutations`. Else (b + 1) / (m + 1), where b of m random flips are at least as far from 0;
+    this is never 0 (Phipson & Smyth 2010). All comparisons use the same signs.
     """
     p_values = np.ones(len(differences))
     drawn = []
@@ -391,12 +390,12 @@ def _exact(differences: FloatArray) -> float:
 
 
 def _hits(differences: FloatArray, permutations: int, seed: int) -> FloatArray:
-    """Return in how many of the random flips each sum is as far from 0 as without them."""
+    """Return the number of random flips with which each sum is as far from 0 as without them."""
     whole, thresholds = _rounded(differences)
     n = differences.shape[1]
     words = -(-n // 64)
     source = np.random.PCG64(seed)
-    # As many rows as keep signs, and sums of all comparisons, in the cache.
+    # As many rows as fit the cache, with their signs and the sums of all comparisons.
     block = max(1, _BLOCK_SIGNS // max(n, len(whole) // 4))
     hits = np.zeros(len(whole))
     for start in range(0, permutations, block):
@@ -404,17 +403,17 @@ def _hits(differences: FloatArray, permutations: int, seed: int) -> FloatArray:
         rows = min(block, permutations - start)
         raw = source.random_raw(rows * words).astype("<u8", copy=False)
         bits = np.unpackbits(raw.view(np.uint8).reshape(rows, -1), axis=1, bitorder="little")
-        # A bit is a plus, none a minus.
+        # A set bit is a plus, a clear bit a minus.
         sums = bits[:, :n].astype(np.float64) @ whole.T * 2 - whole.sum(axis=1)
         hits += np.sum(np.abs(sums) >= thresholds, axis=0)
     return hits
 
 
 def _rounded(differences: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the differences as whole numbers with exact sums, and what a sum must reach.
+    """Return the differences as whole numbers with exact sums, and the threshold of each sum.
 
-    A sum of n numbers that were rounded may be n halves off, and so may the one it is held
-    against: as much short of it still counts as equal.
+    A sum of n rounded numbers may be off by n / 2, and so may the sum that it is compared with: a
+    sum that is smaller by at most n counts as equal.
     """
     n = max(1, differences.shape[1])
     largest = np.abs(differences).max(axis=1, initial=0.0)
@@ -429,7 +428,7 @@ def paired_t_power(
 ) -> ComparisonPower:
     """Return the power of the two-sided paired t-test of n >= 2 differences.
 
-    `spread` is their standard deviation, 0 when they do not vary; `difference` is a true mean
+    `spread` is their standard deviation, 0 if they do not vary; `difference` is a true mean
     difference, above 0, or None.
     """
     if spread <= 0:
@@ -442,10 +441,10 @@ def paired_t_power(
 
 
 def _power(n: int, effect: float, alpha: float) -> float:
-    """Return the probability that |T| exceeds its critical value when the mean is `effect` sds."""
+    """Return the probability that |T| exceeds its critical value if the mean is `effect` sds."""
     noncentrality = effect * math.sqrt(n)
     critical = -special().stdtrit(n - 1, alpha / 2)
-    # Where a probability is below 1e-12 SciPy may have no answer.
+    # SciPy may return NaN for a probability below 1e-12.
     ends = special().nctdtr(n - 1, noncentrality, np.array([critical, -critical]))
     below, beyond = np.nan_to_num(ends, nan=0.0).tolist()
     return float(min(1.0, 1.0 - below + beyond))
@@ -459,9 +458,9 @@ def _detectable_noncentrality(n: int, alpha: float) -> float:
 
 
 def _queries_needed(effect: float, alpha: float) -> int | None:
-    """Return the smallest n whose power reaches TARGET; None when that is beyond counting."""
+    """Return the smallest n whose power reaches TARGET; None if it is above _MOST_QUERIES."""
     z = -float(special().ndtri(alpha / 2))
-    # For a large n: the normal answer, and half the square of z for the estimated spread.
+    # For large n: the normal approximation, plus half the square of z for the estimated spread.
     needed = z + float(special().ndtri(TARGET))
     if effect * math.sqrt(_MOST_QUERIES) < needed:
         return None

@@ -1,21 +1,21 @@
-"""Numbers and their confidence intervals: means over queries, and any other statistic.
+"""Confidence intervals of means over queries, and of any other statistic.
 
-A statistic is a function of how often each unit was drawn, so that a resample costs as much as
-there are units and not as there are items: units are queries, items or clusters. They are taken as
-a sample of those that could have been asked, drawn independently; the interval speaks of all those.
-A resample draws as many as there are, with replacement. The same resamples serve all statistics of
-a call, so that their intervals belong together.
+A statistic is a function of how often each unit was drawn, so that the cost of a resample depends
+on the number of units and not of items: units are queries, items or clusters. They are treated as
+independent draws from all that could have been used, and the interval is for all of those. A
+resample draws as many units as there are, with replacement. All statistics of a call use the same
+resamples, so that their intervals are comparable.
 
-The numbers hang on nothing but the values and the seed. The draws come out of the raw words of
-PCG64, whose stream NumPy promises to keep, by a rule that is written here. The sums of means are
-exact: values are first rounded to multiples of a power of two so small that it does not matter
-(below 1e-9 of the largest value for 100,000 queries, finer for fewer) and so large that no sum of n
-of them needs more than the 53 bits of a double. Neither the block size, nor the number of threads,
-nor the order in which a matrix product adds can then change a bit.
+The numbers depend only on the values and the seed. The draws are made from the raw words of PCG64,
+whose stream NumPy promises to keep, by a rule that is defined here. The sums of means are exact:
+values are first rounded to multiples of a power of two so small that it does not matter (below 1e-9
+of the largest value for 100,000 queries, finer for fewer) and so large that no sum of n of them
+needs more than the 53 bits of a double. So neither the block size, nor the number of threads, nor
+the order of additions in a matrix product can change a bit.
 
-Where there would be more units than `MAX_UNITS`, they are dealt at random into as many groups and
-the groups are drawn. Groups of independent items are independent, so that the interval speaks of
-the same thing; the standard error of 1,024 groups varies by about 2 %.
+More than `MAX_UNITS` units are dealt at random into that many groups, and the groups are drawn.
+Groups of independent items are independent, so that the interval has the same meaning; the standard
+error of 1,024 groups varies by about 2 %.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from judged_server.domain import FloatArray, IntArray, need
 from judged_server.scheduling.fairness import checkpoint
 
 MAX_UNITS = 1_024
-"""Units that are drawn one by one; more are dealt into as many groups."""
+"""The most units that are drawn one by one; more are dealt into this many groups."""
 MAX_LEFT_OUT = 0.05
 """The share of undefined resamples above which an interval carries a warning."""
 FEW_QUERIES = 50
-"""Below as many queries an interval carries a warning."""
+"""With fewer queries an interval carries a warning."""
 
 MAX_DRAWS = 2_000_000_000
-"""Resamples times queries that a call may ask for: some ten seconds of one core."""
+"""The most resamples times queries in a call: about ten seconds of one core."""
 MAX_MEANS = 8_000_000
-"""Resamples times metrics that are held at once: 64 MB."""
+"""The most resamples times metrics in memory at once: 64 MB."""
 MAX_STEPS = 200_000_000_000
 """Steps of the bootstrap of other statistics, a multiplication each: about ten seconds."""
 BLOCK_DRAWS = 1 << 16
-"""Draws worked on at once: about 2 MiB, which stay in the cache of a core."""
+"""Draws processed at once: about 2 MiB, which fit the cache of a core."""
 
 _METRICS_A_PASS = 16  # metrics whose sums take about as long as the drawing
 _DRAW, _VALUE = 128, 256
-"""Steps that it takes to draw a unit, and to work with a sum."""
+"""Steps to draw a unit, and to process a sum."""
 _EXACT_BITS = 52
 _SKEWNESS_T, _SKEWNESS_BOOTSTRAP = 25, 5
 _FLAT = "every resample gives the same value, so that the interval has no width; it says too much"
@@ -62,7 +62,7 @@ Statistics = Callable[[FloatArray], FloatArray]
 
 @cache
 def special() -> Any:  # noqa: ANN401 - SciPy has no types
-    """Return scipy.special, loaded when first needed: it takes a server 0.1 s and 10 MB."""
+    """Return scipy.special, loaded when first needed: loading costs 0.1 s and 10 MB."""
     from scipy import special  # noqa: PLC0415
 
     return special
@@ -70,7 +70,7 @@ def special() -> Any:  # noqa: ANN401 - SciPy has no types
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What is drawn: how many, and what they are."""
+    """The units to draw: their number, and what they are."""
 
     n: int
     over: str
@@ -84,7 +84,7 @@ def ratio(above: FloatArray, below: FloatArray) -> FloatArray:
 
 
 def deal(n: int, seed: int) -> tuple[IntArray, int]:
-    """Return the unit of each of n things, and the number of units: themselves, or groups."""
+    """Return the unit of each of n things, and the number of units: the things, or groups."""
     if n <= MAX_UNITS:
         return np.arange(n, dtype=np.int64), n
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
@@ -92,7 +92,7 @@ def deal(n: int, seed: int) -> tuple[IntArray, int]:
 
 
 def numbered(clusters: IntArray | None, n: int) -> tuple[IntArray, int]:
-    """Return the number of each of n items' cluster from 0, and how many; None: each is its own."""
+    """Return each of n items' cluster, numbered from 0, and the count; None: each is its own."""
     if clusters is None:
         return np.arange(n), n
     names, place = np.unique(clusters, return_inverse=True)
@@ -100,7 +100,7 @@ def numbered(clusters: IntArray | None, n: int) -> tuple[IntArray, int]:
 
 
 def units_of(clusters: IntArray | None, n: int, seed: int) -> tuple[IntArray, Units]:
-    """Return the unit of each of n items, and the units: items, or clusters where given."""
+    """Return the unit of each of n items, and the units: items, or clusters if given."""
     place, things = numbered(clusters, n)
     over = "items" if clusters is None else "clusters"
     unit_of, n_units = deal(things, seed)
@@ -120,7 +120,7 @@ def estimate_sums(
     statistics: Statistics,
     options: IntervalOptions,
 ) -> tuple[Estimate, ...]:
-    """Return statistics of what columns over items sum up to, float64[b, columns], resampled."""
+    """Return estimates of statistics of the sums of columns over items, float64[b, columns]."""
     unit_of, units = units_of(clusters, len(columns[0]), options.seed)
     sums = sum_by_unit(unit_of, units.n, columns)
     return estimate(lambda weights: statistics(weights @ sums), units, options)
@@ -134,10 +134,10 @@ def check_work(
     *,
     unit: str = "queries",
 ) -> None:
-    """Raise InvalidField at `field.resamples` when the bootstrap would take too long.
+    """Raise InvalidField at `field.resamples` if the bootstrap would take too long.
 
-    `n_queries` is the sum over all tables that the call wants intervals for; `unit` is what they
-    are called, in the plural.
+    `n_queries` is the sum over all tables that need intervals; `unit` is the name of a query in
+    messages, in the plural.
     """
     passes = max(1, math.ceil(n_metrics / _METRICS_A_PASS))
     most = min(MAX_DRAWS // max(1, n_queries * passes), MAX_MEANS // max(1, n_metrics))
@@ -145,9 +145,9 @@ def check_work(
 
 
 def check_resampling(units: Units, sums: int, options: IntervalOptions) -> None:
-    """Raise InvalidField at `interval.resamples` when the bootstrap would take too long.
+    """Raise InvalidField at `interval.resamples` if the bootstrap would take too long.
 
-    `sums` is over how many columns a statistic sums the weights of units.
+    `sums` is the number of columns that a statistic sums over weighted units.
     """
     most = MAX_STEPS // (units.n * (_DRAW + sums) + _VALUE * sums)
     _refuse_above(most, options, "interval", f"over {units.over}, with {sums} sums in each")
@@ -162,14 +162,14 @@ def _refuse_above(most: int, options: IntervalOptions, field: str, asked: str) -
 def check_draws(
     number: int, most: int, asked: str, less: str, field: str, or_else: str = ""
 ) -> None:
-    """Raise InvalidField where so many draws, of what is `asked`, are too much work for a call."""
+    """Raise InvalidField for more than `most` draws; `asked` describes them in the message."""
     what = f"ask for at most {most}" if most >= 100 else less
     rule = f"is {number} {asked}, which is too much work for one call; {what}{or_else}"
     need(number <= most, field, rule)
 
 
 def mean(values: FloatArray) -> float | None:
-    """Return the mean, None of nothing. The sum is exact, so no order of the queries changes it."""
+    """Return the mean, None without values. The sum is exact, whatever the order of queries."""
     return math.fsum(values.tolist()) / len(values) if len(values) else None
 
 
@@ -178,8 +178,8 @@ def mean_intervals(
 ) -> tuple[Interval | None, ...]:
     """Return the interval of each mean; `values` is float64[m, n], m metrics over n queries.
 
-    `unit` is what the n are called in warnings, in the plural. None for all when n is below 2.
-    Callers `check_work` first. The method T gives mean -+ t * sd / sqrt(n), with n - 1 degrees of
+    `unit` is the name of a query in warnings, in the plural. All are None if n is below 2. Callers
+    must `check_work` first. The method T gives mean -+ t * sd / sqrt(n), with n - 1 degrees of
     freedom (Student 1908).
     """
     m, n = values.shape
@@ -194,7 +194,7 @@ def mean_intervals(
         if interval is not None:
             low, high = interval.lower, interval.upper
             if options.method is not IntervalMethod.T:
-                # A mean of resampled values lies among them; rounding must not carry it out.
+                # A mean of resampled values is in their range; rounding must not move it out.
                 low, high = np.clip([low, high], own.min(), own.max()).tolist()
             error = interval.standard_error
             if bool(np.all(own == own[0])):
@@ -206,12 +206,12 @@ def mean_intervals(
 
 
 def exact_means(values: FloatArray) -> Statistics:
-    """Return the statistic of m means, of which no order of additions changes a bit.
+    """Return the statistic of m means, exact to the bit in any order of additions.
 
     `values` is float64[m, n], finite, n >= 1.
     """
     n = values.shape[1]
-    # A power of two that no magnitude of the row exceeds.
+    # A power of two above all magnitudes of the row.
     scale = np.ldexp(1.0, np.frexp(np.abs(values).max(axis=1))[1])[:, None]
     unit = 2.0 ** (_EXACT_BITS - math.ceil(math.log2(max(n, 2))))
     whole = np.ascontiguousarray(np.rint(values / scale * unit).T)
@@ -220,11 +220,11 @@ def exact_means(values: FloatArray) -> Statistics:
 
 
 def _mean_warnings(values: FloatArray, method: IntervalMethod, unit: str) -> Iterator[str]:
-    """Yield why the interval may cover the truth less often than it says.
+    """Yield why the interval may cover the truth less often than its confidence.
 
     The rule of skewness is that of Cochran (1977), "Sampling Techniques", section 2.15: n above
-    25 times its square. It is made for intervals that are as long to the left as to the right; the
-    bootstrap keeps its promise with a fifth of that (benchmarks/coverage.py).
+    25 times its square. It is for symmetric intervals; the bootstrap has its coverage with a fifth
+    of that (benchmarks/coverage.py).
     """
     n = len(values)
     if n < FEW_QUERIES:
@@ -251,9 +251,9 @@ def estimate(
 ) -> tuple[Estimate, ...]:
     """Return each statistic with its interval.
 
-    `left_out`, float64[units, statistics], are the values with each unit left out, or what
-    differs from them by a constant; None has them computed where the method needs them. There is no
-    interval below two units, nor where most resamples are undefined.
+    `left_out`, float64[units, statistics], are the values with each unit left out, up to a
+    constant; if None, they are computed if the method needs them. There is no interval for fewer
+    than two units, or if most resamples are undefined.
     """
     n = units.n
     values = statistics(np.ones((1, n)))[0]
@@ -308,7 +308,7 @@ def _interval(
     if missing > MAX_LEFT_OUT:
         warnings.append(
             f"{missing:.0%} of the resamples leave the number undefined and were left out; the "
-            "interval speaks of the others"
+            "interval is of the others"
         )
     if lower == upper:
         warnings.append(_FLAT)
@@ -319,7 +319,7 @@ def _interval(
 def by_name(
     names: Sequence[str], estimates: Sequence[Estimate]
 ) -> tuple[dict[str, Estimate | None], list[str]]:
-    """Return the estimates that are known, by name, and why some of them have no interval."""
+    """Return the known estimates by name, and warnings for those without an interval."""
     return {name: one.known for name, one in zip(names, estimates, strict=True)}, [
         f"{name} has no interval: most resamples leave it undefined, or there is too little to "
         "resample; collect more"
@@ -329,12 +329,12 @@ def by_name(
 
 
 def percentiles(samples: FloatArray, levels: Sequence[float]) -> tuple[float, ...]:
-    """Return quantiles of values; equal ones are one, in the middle of their places.
+    """Return quantiles of values; equal values count as one, in the middle of their places.
 
     The mid-distribution quantile of Parzen (2004), "Quantile Probability and Statistical Data
     Modeling". Means of values that are 0 or 1 take few values, and a plain quantile jumps from one
-    to the next: at 50 queries intervals then held the truth from 89 to 98 times in 100. Where no
-    value comes twice it is np.quantile's.
+    to the next: at 50 queries intervals then covered the truth 89 to 98 times in 100. If no value
+    repeats, it equals np.quantile.
     """
     values, counts = np.unique(samples, return_counts=True)
     middles = np.cumsum(counts) - (counts + 1) / 2
@@ -342,11 +342,11 @@ def percentiles(samples: FloatArray, levels: Sequence[float]) -> tuple[float, ..
 
 
 def expanded_levels(tail: float, n: int) -> tuple[float, float]:
-    """Return the percentiles of the bootstrap distribution that the interval reaches.
+    """Return the percentiles of the bootstrap distribution at the ends of the interval.
 
     Hesterberg (2015), "What Teachers Should Know About the Bootstrap", section 3.3: resamples
-    vary as a sample of variance (n - 1) / n of the unbiased one, so that the plain percentiles
-    are too narrow. These are those at which a normal distribution gives the t interval.
+    have (n - 1) / n of the unbiased variance, so that the plain percentiles are too narrow. At
+    these percentiles a normal distribution gives the t interval.
     """
     reach = float(special().stdtrit(n - 1, 1 - tail)) * math.sqrt(n / (n - 1))
     return float(special().ndtr(-reach)), float(special().ndtr(reach))
@@ -357,8 +357,8 @@ def bca_levels(
 ) -> tuple[float, float]:
     """Return the percentiles corrected for bias and acceleration.
 
-    Efron (1987), "Better Bootstrap Confidence Intervals". The bias is the share of what was
-    resampled below the value, of ties one half.
+    Efron (1987), "Better Bootstrap Confidence Intervals". The bias is from the share of resampled
+    values below the value, with ties as one half.
     """
     share = float(np.mean(samples < value) + np.mean(samples <= value)) / 2
     if not 0 < share < 1:
@@ -368,7 +368,7 @@ def bca_levels(
     def level(quantile: float) -> float:
         shifted = bias + quantile
         room = 1 - acceleration * shifted
-        if room <= 0:  # the transformation turns round here: nothing lies beyond
+        if room <= 0:  # the transformation is not monotone beyond this: use the end
             return 1.0 if shifted > 0 else 0.0
         return float(special().ndtr(bias + shifted / room))
 
@@ -377,14 +377,14 @@ def bca_levels(
 
 
 def _deviations(left_out: FloatArray) -> FloatArray:
-    """Return how far values with one unit left out lie below their mean."""
+    """Return how far the values with one unit left out are below their mean."""
     known: FloatArray = left_out[np.isfinite(left_out)]
     return known.mean() - known if len(known) else known
 
 
 def _acceleration(deviations: FloatArray) -> float:
-    """Return that of the jackknife (Efron 1987): for a mean, its skewness over 6 sqrt(n)."""
-    # The ratio does not depend on the unit, and in this one no power of it vanishes.
+    """Return the jackknife's acceleration (Efron 1987): for a mean, skewness / (6 sqrt(n))."""
+    # The ratio does not depend on the scale, and in this one powers do not underflow.
     deviations = deviations / (float(np.abs(deviations).max(initial=0.0)) or 1.0)
     spread = float(deviations @ deviations)
     return float(np.sum(deviations**3)) / (6 * spread**1.5) if spread > 0 else 0.0
@@ -406,10 +406,10 @@ def _leave_one_out(statistics: Statistics, n: int) -> FloatArray:
 def resample_counts(n: int, resamples: int, seed: int, rows: int) -> Iterator[FloatArray]:
     """Yield float64[rows or fewer, n]: how often each of n things is in each resample.
 
-    Neither the number of rows in a block nor how many resamples follow changes a count. Lemire
-    (2019), "Fast Random Integer Generation in an Interval": x * n has the draw in its upper half;
-    words whose lower half falls into the uneven rest are passed over, so that every draw is exactly
-    as likely as any other.
+    The counts do not depend on the number of rows in a block, or on the resamples that follow.
+    Lemire (2019), "Fast Random Integer Generation in an Interval": x * n has the draw in its upper
+    half; words whose lower half is in the uneven rest are skipped, so that all draws are exactly
+    equally likely.
     """
     bits = 16 if n <= 1 << 16 else 32
     wide: Any = np.uint32 if bits == 16 else np.uint64

@@ -1,35 +1,35 @@
-"""Means with the judge's error carried into them: a few human labels beside many verdicts.
+"""Corrects means of a judge's many verdicts by a few human labels, with the judge's error.
 
-Prediction-powered inference for means, and for shares of items that come in clusters. Which machine
-value belongs to which label is up to `metrics.compute` and to calibration.
+Prediction-powered inference for means, and for shares of items that come in clusters. The callers,
+`metrics.compute` and calibration, decide which machine value belongs to which label.
 
 Angelopoulos, Bates, Fannjiang, Jordan, Zrnic (2023), "Prediction-Powered Inference", Science 382;
 Angelopoulos, Duchi, Zrnic (2023), "PPI++", arXiv 2311.01453. There, labelled and unlabelled items
-are two samples. Here the labelled items are some of all, drawn at random, and the estimate is
+are two samples. Here the labelled items are drawn at random from all items, and the estimate is
 
     corrected = mean_L(human) - power * (mean_L(machine) - mean(machine))
 
 where L are the n labelled of N items. It is the estimate of PPI++ on the n labelled and the N - n
-other items with lambda = power * (1 - n / N): put mean(machine) as n / N of the labelled mean and
-1 - n / N of the other, and the two are the same.
+other items with lambda = power * (1 - n / N), since mean(machine) is n / N of the labelled mean
+plus 1 - n / N of the other.
 
-The variance counts the overlap. With f = machine and r = human - power * f, cluster c moves the
+The variance includes the overlap. With f = machine and r = human - power * f, cluster c moves the
 estimate by
 
     psi_c = sum_{i in c, L} (r_i - mean_L(r)) / n + power * sum_{i in c} (f_i - mean(f)) / N
 
-and the variance is the sum of psi_c^2, clusters being independent draws. When each item is a
+and the variance is the sum of psi_c^2, since clusters are independent draws. If each item is a
 cluster of its own this is var(r) / n + power * (2 cov(r, f) + power * var(f)) / N. The power that
-makes it smallest is the slope of human on machine values in the labelled clusters, kept in [0, 1].
+minimizes it is the slope of human on machine values in the labelled clusters, limited to [0, 1].
 So that fitting it costs no coverage, each labelled term is that of the jackknife (divided by
-1 - h_c, with h_c its leverage in that regression), and the quantile is Student's with as many
-degrees of freedom as clusters with labels, less two.
+1 - h_c, with h_c its leverage in that regression), and the quantile is Student's, with the number
+of labelled clusters minus two as degrees of freedom.
 
-Labels may be drawn with unequal probabilities, as long as these are known and none is 0 (Zrnic,
-Candes (2024), "Active statistical inference", arXiv 2403.03208). Each label then stands for 1 / its
-inclusion probability items: means over the labelled become weighted ones (Hajek 1971), and so do
-their terms in psi. Clusters with labels count as many as Kish's share of them says, (sum of
-weights)^2 / (n * sum of squared weights), for the quantile and where labels hardly differ.
+Labels may be drawn with unequal probabilities, if these are known and above 0 (Zrnic, Candes
+(2024), "Active statistical inference", arXiv 2403.03208). Each label then represents 1 / its
+inclusion probability items: means over the labelled become weighted means (Hajek 1971), and so do
+their terms in psi. For the quantile, and if labels hardly differ, the number of labelled clusters
+is reduced to Kish's share, (sum of weights)^2 / (n * sum of squared weights).
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from judged_server.domain import FloatArray, IntArray
 from judged_server.statistics.intervals import mean, numbered, special
 
 ENOUGH_LABELS = 200
-"""Below as many labelled clusters the result carries a warning."""
+"""With fewer labelled clusters the result carries a warning."""
 
 FEW_DEPARTURES = 10
-"""With fewer labelled clusters off the middle value, the normal approximation is not trusted."""
+"""With fewer labelled clusters off the middle value, the normal approximation is not used alone."""
 
 _TUNABLE_FROM = 4  # labelled clusters; fewer leave no degrees of freedom for a power
 _EQUAL = 1e-9
@@ -64,18 +64,18 @@ def correct_mean(
     confidence: float = 0.95,
     unit: str = "queries",
 ) -> CorrectedEstimate:
-    """Return the mean that human values of all items would have, estimated from some of them.
+    """Return the mean of the human values of all items, estimated from some of them.
 
     machine   float64[N], finite: the machine's value of every item.
     human     float64[n], finite: the human values of the labelled items.
-    labelled  int64[n]: where those items are in `machine`, each once.
-    clusters  integers[N]: which items belong together. None: every item stands alone.
-    inclusion  float64[n], above 0 and at most 1: with which probability each of the labelled items
-              was drawn. None: all with the same.
-    unit      what a cluster is called in warnings, in the plural.
+    labelled  int64[n]: the indices of those items in `machine`, each once.
+    clusters  integers[N]: the cluster of each item. None: every item is its own.
+    inclusion  float64[n], above 0 and at most 1: the probability that each labelled item was
+              drawn. None: all are equal.
+    unit      the name of a cluster in warnings, in the plural.
 
-    The mean is over items, so that clusters weigh by their size. Values lie in [0, 1]; where some
-    do not, the range is that of all values given. No estimate and no interval leaves the range.
+    The mean is over items, so that clusters weigh by their size. Values are in [0, 1]; if some
+    are not, the range is that of all values given. No estimate and no interval leaves the range.
     """
     total = len(machine)
     places, n_clusters = numbered(clusters, total)
@@ -138,9 +138,9 @@ def correct_mean(
 class _Sample:
     """The labelled items in their clusters.
 
-    weights    float64[m]: for how many items each of them stands, in proportion.
-    clusters   int64[c]: the clusters that have labelled items, and
-    of_label   int64[m]: which of these each labelled item belongs to.
+    weights    float64[m]: the number of items that each represents, in proportion.
+    clusters   int64[c]: the clusters that have labelled items.
+    of_label   int64[m]: the index in `clusters` of each labelled item's cluster.
     """
 
     weights: FloatArray
@@ -154,40 +154,40 @@ class _Sample:
 
     @property
     def n_clusters(self) -> int:
-        """How many clusters have labels."""
+        """The number of clusters with labels."""
         return len(self.clusters)
 
     @property
     def counted(self) -> int:
-        """As how many clusters they count: fewer, the more their weights differ (Kish 1965)."""
+        """The effective number of clusters: smaller if their weights differ more (Kish 1965)."""
         weights = self.weights
         share = float(weights.sum()) ** 2 / (len(weights) * float(weights @ weights))
         return max(1, round(self.n_clusters * share))
 
     @property
     def alike(self) -> bool:
-        """Whether all weigh the same."""
+        """Whether all weights are equal."""
         return bool((self.weights == self.weights[0]).all())
 
     def mean(self, values: FloatArray) -> float:
-        """Return the mean of values of the labelled items by their weights."""
+        """Return the weighted mean of values of the labelled items."""
         if self.alike:
-            return mean(values) or 0.0  # to the last bit that of a table
+            return mean(values) or 0.0  # equal to a table's to the last bit
         return float(values @ self.weights / self.weights.sum())
 
     def shares(self, values: FloatArray) -> FloatArray:
-        """Return float64[c]: what each cluster adds to the weighted mean of the values."""
+        """Return float64[c]: the part of each cluster in the weighted mean of the values."""
         sums = np.bincount(self.of_label, self.weights * values, minlength=self.n_clusters)
         return sums / float(self.weights.sum())
 
     def influence(self, values: FloatArray) -> FloatArray:
-        """Return float64[c]: how each cluster moves the mean of the values, in all 0."""
+        """Return float64[c]: how each cluster moves the mean of the values; the sum is 0."""
         return self.shares(values - self.mean(values))
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """The power and what the variance needs of it.
+    """The power, and the data for the variance.
 
     leverage    float64[c] of the labelled clusters in the regression.
     free        degrees of freedom.
@@ -202,8 +202,8 @@ class _Fit:
 def _tune(machine: FloatArray, human: FloatArray, labelled: IntArray, sample: _Sample) -> _Fit:
     """Return the power: the slope of human on machine values over the sums of labelled clusters.
 
-    It is zero where nothing can be fitted: with fewer than _TUNABLE_FROM clusters, where all
-    machine values are alike, and where every item has a label, so that there is nothing to correct.
+    It is 0 if nothing can be fitted: with fewer than _TUNABLE_FROM clusters, with equal machine
+    values, or with a label for every item, so that there is nothing to correct.
     """
     leverage = sample.shares(np.ones(len(labelled)))
     a, f = sample.influence(human), sample.influence(machine[labelled])
@@ -229,15 +229,15 @@ class _Items:
     confidence: float
 
     def plain(self, values: FloatArray, sample: _Sample) -> Estimate | None:
-        """Return the mean of labels alone; its interval is Student's if each item stands alone."""
+        """Return the mean of labels only; its interval is Student's if each item is a cluster."""
         if not len(values):
             return None
         if sample.n_clusters < 2:
             return Estimate(sample.mean(values))
         leverage = sample.shares(np.ones(len(values)))
         fit = _Fit(sample, 0.0, leverage, max(sample.counted - 1, 1))
-        nothing = np.zeros(len(self.cluster_of))
-        value, interval, _ = self.estimate(values, nothing, np.arange(0), fit, "t:clustered")
+        zeros = np.zeros(len(self.cluster_of))
+        value, interval, _ = self.estimate(values, zeros, np.arange(0), fit, "t:clustered")
         return Estimate(value, interval)
 
     def estimate(
@@ -248,17 +248,17 @@ class _Items:
         fit: _Fit,
         method: str,
     ) -> tuple[float, Interval, int]:
-        """Return the sum of two means: of what labels leave over, and of what is trusted of all.
+        """Return the corrected mean, its interval, and the number of clusters off a common value.
 
-        With its interval, and how many clusters depart from the most common value.
+        The mean is that of the labels' residuals plus that of `power` times all machine values.
         """
         sample, power, n_items = fit.sample, fit.power, len(self.cluster_of)
         rest = human - power * machine[labelled] if power else human
         trusted = power * machine
         middle = sample.mean(rest)
         value = middle + float(trusted.mean())
-        # What leaving each cluster out would move, scaled so that the squares add up: for clusters
-        # of one item and no power the sum of squares is var / n, with n - 1 below var.
+        # The effect of leaving each cluster out, scaled so that the squares add up: for clusters of
+        # one item and power 0 their sum is var / n, where the divisor of var is n - 1.
         n = sample.n_clusters
         left = np.maximum(1.0 - fit.leverage, 1.0 / n)
         of_labels = np.zeros(self.n_clusters)
@@ -280,12 +280,12 @@ class _Items:
         return value, interval, departures
 
     def _least(self, values: FloatArray, fit: _Fit) -> tuple[float, float, int]:
-        """Return the least reach of an interval to each side, and how many clusters depart.
+        """Return the least reach of an interval to each side, and the number of departures.
 
-        That of n equal values has no width by any formula that knows the values only, yet it is
-        sure of little: in n clusters without a departure, departures may still make up a share of
-        1 - tail^(1/n) (Clopper and Pearson 1934), each as far as the range goes. With
-        FEW_DEPARTURES or more the values speak for themselves.
+        Departures are clusters off the middle value. The interval of n equal values has no width by
+        any formula of the values, but n clusters without a departure only show that departures have
+        at most a share of 1 - tail^(1/n) (Clopper and Pearson 1934), each as far as the range goes.
+        With FEW_DEPARTURES or more there is no least reach.
         """
         middle = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
         off = [fit.sample.of_label[np.abs(values - common) > _EQUAL] for common in middle]
@@ -298,9 +298,9 @@ class _Items:
         return share * below, share * above, departures
 
     def gap(self, machine: FloatArray, labelled: IntArray, sample: _Sample) -> float:
-        """Return how far labelled items lie from all in the machine's values, in standard errors.
+        """Return the distance of labelled from all items by machine values, in standard errors.
 
-        0.0 where nothing differs.
+        It is 0.0 if no values differ, or if all items are labelled.
         """
         own, of_all = machine[labelled], float(machine.mean())
         off = -np.bincount(self.cluster_of, machine - of_all, self.n_clusters) / len(machine)

@@ -1,10 +1,10 @@
-"""Systems ranked by paired comparisons of what they gave for the same queries.
+"""Ranks systems by paired comparisons of their results for the same queries.
 
 The model is that of Bradley and Terry (1952, Biometrika 39) with the ties of Davidson (1970, JASA
 65): of systems with strengths a and b, the first is preferred with odds e^(a-b) : 1, and a tie is
 as likely as nu times the geometric mean of both outcomes. A weak normal prior keeps the strengths
-finite where a system wins everything. Intervals resample queries, whose comparisons belong
-together.
+finite if a system wins everything. Intervals resample queries, since the comparisons of one query
+are dependent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from judged_server.domain import FloatArray, IntArray, need
 from judged_server.statistics.intervals import check_draws, resample_counts, special
 
 PRIOR_SD = 3.0
-"""Of the strengths, in natural log-odds: 20 to 1 is within one of it, so that data decide."""
+"""Of the strengths, in natural log-odds: 20 to 1 is within one of it, so the prior is weak."""
 FEW_QUERIES = 20
 MAX_CELLS = 5_000_000
-"""Queries times pairs of systems, of which there are three tables of 8 bytes an entry."""
+"""The most queries times pairs of systems: the size of three tables with 8 bytes per entry."""
 MAX_WORK = 30_000_000_000
-"""Products of floats that a call may ask for: some ten seconds of one core."""
+"""The most products of floats in a call: about ten seconds of one core."""
 _USUAL_STEPS = 6
 _BLOCK = 256
 _TOLERANCE, _MAX_STEPS, _LONGEST_STEP = 1e-10, 100, 2.0
@@ -34,11 +34,11 @@ _TOLERANCE, _MAX_STEPS, _LONGEST_STEP = 1e-10, 100, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """What was compared, in columns of one length.
+    """Paired comparisons, in columns of equal length.
 
-    `query`, `first` and `second` are int64: places of the query and of both systems, which differ.
-    `preference` is float64 in [0, 1]: 1 prefers the first, 0 the second, .5 is a tie; what lies
-    between is the one in part and a tie in part.
+    `query`, `first` and `second` are int64: the indices of the query and of two different systems.
+    `preference` is float64 in [0, 1]: 1 prefers the first, 0 the second, .5 is a tie; a value
+    between is partly a preference and partly a tie.
     """
 
     query: IntArray
@@ -55,7 +55,7 @@ class Comparisons:
 
 
 def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
-    """Raise InvalidField where the intervals would take too long, or the counts too much room."""
+    """Raise InvalidField if the intervals would take too long, or the counts too much memory."""
     pairs = data.n_systems * (data.n_systems - 1) // 2
     rule = f"has {data.n_queries} queries of {data.n_systems} systems; compare fewer at once"
     need(data.n_queries * pairs <= MAX_CELLS, "query_ids", rule)
@@ -66,16 +66,16 @@ def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
 
 
 def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:
-    """Return the ranking of systems by their comparisons, of which there is one at least."""
+    """Return the ranking of systems by their comparisons, at least one."""
     pairs = np.array(list(combinations(range(data.n_systems), 2)), np.int64).reshape(-1, 2)
     outcomes = _outcomes(data, pairs)
-    whole = outcomes.sum(axis=1, keepdims=True)
-    fit = _fit(whole, pairs, data.n_systems, np.zeros((1, data.n_systems + 1)))[0]
+    totals = outcomes.sum(axis=1, keepdims=True)
+    fit = _fit(totals, pairs, data.n_systems, np.zeros((1, data.n_systems + 1)))[0]
     intervals: list[Interval | None] = [None] * data.n_systems
     if data.n_queries > 1:
         intervals = list(_intervals(outcomes, pairs, fit, options))
     won, tied, lost = (
-        _of_systems(whole[:, 0], pairs, data.n_systems, k).tolist() for k in range(3)
+        _of_systems(totals[:, 0], pairs, data.n_systems, k).tolist() for k in range(3)
     )
     rows = zip(data.names, fit.tolist(), intervals, won, tied, lost, strict=False)
     systems = [
@@ -84,10 +84,10 @@ def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:
     ]
     systems.sort(key=lambda system: -(system.strength.value or 0.0))
     warnings = []
-    if _parts(whole[:, 0], pairs, data.n_systems) > 1:
+    if _parts(totals[:, 0], pairs, data.n_systems) > 1:
         warnings.append(
             "some systems are not compared with each other, not even by way of others: their "
-            "strengths can't be held against each other"
+            "strengths can't be compared"
         )
     if data.n_queries < FEW_QUERIES:
         warnings.append(f"{data.n_queries} queries are few: intervals may be too narrow")
@@ -97,7 +97,7 @@ def rank_systems(data: Comparisons, options: IntervalOptions) -> SystemRanking:
 
 
 def position_bias(data: Comparisons) -> PositionBias:
-    """Return how far the outcome hangs on which of two answers is shown first."""
+    """Return how much the outcome depends on which of two answers is shown first."""
     waiting: dict[tuple[int, int, int], float] = {}
     both = []
     columns = (data.query, data.first, data.second, data.preference)
@@ -135,10 +135,10 @@ def _outcomes(data: Comparisons, pairs: IntArray) -> FloatArray:
 
 
 def _fit(outcomes: FloatArray, pairs: IntArray, n: int, start: FloatArray) -> FloatArray:
-    """Return float64[r, n + 1]: strengths, and the log of nu, at the mode; Newton's method.
+    """Return float64[r, n + 1]: strengths, and the log of nu, at the mode, by Newton's method.
 
-    `outcomes` is float64[3, r, pairs], the outcomes of r data sets; `start` is where to begin,
-    float64[r or 1, n + 1]. The log-posterior is strictly concave.
+    `outcomes` is float64[3, r, pairs], the outcomes of r data sets; `start`, float64[r or 1,
+    n + 1], is the starting point. The log-posterior is strictly concave.
     """
     won, tied, lost = outcomes
     total = won + tied + lost
@@ -193,16 +193,16 @@ def _intervals(
     ]
 
 
-def _of_systems(whole: FloatArray, pairs: IntArray, n: int, outcome: int) -> FloatArray:
-    """Return float64[n]: how often each system had an outcome (0 won, 1 tied, 2 lost)."""
-    own = np.bincount(pairs[:, 0], whole[outcome], n).astype(np.float64)
-    both: FloatArray = own + np.bincount(pairs[:, 1], whole[2 - outcome], n)
+def _of_systems(totals: FloatArray, pairs: IntArray, n: int, outcome: int) -> FloatArray:
+    """Return float64[n]: the count of an outcome (0 won, 1 tied, 2 lost) for each system."""
+    own = np.bincount(pairs[:, 0], totals[outcome], n).astype(np.float64)
+    both: FloatArray = own + np.bincount(pairs[:, 1], totals[2 - outcome], n)
     return both
 
 
-def _parts(whole: FloatArray, pairs: IntArray, n: int) -> int:
-    """Return the number of sets of systems between which nothing was compared."""
+def _parts(totals: FloatArray, pairs: IntArray, n: int) -> int:
+    """Return the number of sets of systems that no comparison connects."""
     group = np.arange(n)
-    for one, other in pairs[whole.sum(axis=0) > 0].tolist():
+    for one, other in pairs[totals.sum(axis=0) > 0].tolist():
         group[group == group[other]] = group[one]
     return len(np.unique(group))

@@ -1,13 +1,13 @@
-"""How well a judge's scores and verdicts follow human labels, and thresholds chosen on them.
+"""Quality of a judge's scores and verdicts by human labels, and thresholds chosen by labels.
 
-The confusion of verdicts with labels, what is computed from it, the area under the ROC curve and
-the calibration error, each as a function of how often clusters of items were drawn.
+The measures are the confusion of verdicts with labels and what is computed from it, the area under
+the ROC curve and the calibration error, as functions of how often clusters of items were drawn.
 
-Between two neighbouring scores all thresholds give the same verdicts: that is one candidate, and so
-are the thresholds up to the lowest score and those above the highest. Where neighbouring candidates
-are equally good they make a plateau. The threshold is the middle of the widest plateau with the
-best value, the lower one of two as wide: as far as it can be from scores whose verdicts would turn.
-What a threshold is worth is said by labels that did not choose it.
+All thresholds between two adjacent scores give the same verdicts and are one candidate; so are the
+thresholds up to the lowest score, and those above the highest. Adjacent candidates that are equally
+good form a plateau. The threshold is the middle of the widest plateau with the best value, or of
+the lower of two as wide: as far as possible from scores whose verdicts would change. The quality of
+a threshold is measured on labels that did not choose it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from judged_server.statistics.intervals import (
 
 FEW_LABELS = 50
 FEW_OF_A_CLASS = 10
-"""Below as many labels, in all or of one kind, there is a warning."""
+"""With fewer labels, in all or of one kind, there is a warning."""
 BINS = 10
 """Bins of equal width of the calibration error."""
-_ROUNDING = 1e-12  # what two equal criteria may differ by
+_ROUNDING = 1e-12  # the most that two equal criteria may differ by
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledScores:
     """The items with a label: a score in [0, 1] and a human decision each.
 
-    `clusters` names by number which items belong together; None when each stands alone.
+    `clusters` has the number of each item's cluster; None if each item is its own.
     """
 
     scores: FloatArray
@@ -59,9 +59,9 @@ class LabelledScores:
 def judge_quality(
     items: LabelledScores, min_score: float, options: IntervalOptions
 ) -> JudgeQuality:
-    """Return the quality of a judge whose verdicts are scores of `min_score` or more.
+    """Return the quality of a judge; a score of `min_score` or more is a relevant verdict.
 
-    Intervals come from resampled items, or resampled clusters where there are some.
+    Intervals are from resampled items, or resampled clusters if there are some.
     """
     unit_of, units = units_of(items.clusters, len(items.labels), options.seed)
     n_units = units.n
@@ -88,9 +88,9 @@ def judge_quality(
             axis=1,
         )
 
-    found, unsure = by_name(QUALITY_MEASURES, estimate(statistics, units, options))
+    found, no_interval = by_name(QUALITY_MEASURES, estimate(statistics, units, options))
     tp, fp, tn, fn = (int(count) for count in sums[:, :4].sum(axis=0))
-    warnings = (*_warnings(tp, fp, tn, fn), *unsure)
+    warnings = (*_warnings(tp, fp, tn, fn), *no_interval)
     return JudgeQuality(len(verdicts), tp, fp, tn, fn, **found, warnings=warnings)
 
 
@@ -129,11 +129,11 @@ def recall(counts: FloatArray) -> FloatArray:
 
 
 def _wins(items: LabelledScores, unit_of: IntArray, n_units: int) -> FloatArray:
-    """Return float64[u, u]: pairs won by a relevant item of u over an irrelevant one of v.
+    """Return float64[u, v]: pairs won by a relevant item of unit u over an irrelevant one of v.
 
     A pair of equal scores is half won. Summed over all units and divided by the number of pairs
-    this is the area under the ROC curve (Hanley and McNeil 1982); the sums by unit make it that
-    of a resample with every unit as often as it was drawn.
+    this is the area under the ROC curve (Hanley and McNeil 1982); weighted sums over units give
+    the area of a resample.
     """
     won, lost = np.flatnonzero(items.labels), np.flatnonzero(~items.labels)
     won = won[np.argsort(items.scores[won])]
@@ -151,13 +151,13 @@ def _wins(items: LabelledScores, unit_of: IntArray, n_units: int) -> FloatArray:
 
 
 def bin_columns(items: LabelledScores) -> list[FloatArray]:
-    """Return BINS columns: in a score's bin, the score less its label; 0 in the others."""
+    """Return BINS columns: in a score's bin, the score minus its label; 0 in the others."""
     bins, gaps = bins_of(items.scores), items.scores - items.labels
     return [np.where(bins == b, gaps, 0.0) for b in range(BINS)]
 
 
 def bins_of(scores: FloatArray) -> IntArray:
-    """Return the bin of each score: closed below and open above, but for the last.
+    """Return the bin of each score: closed below and open above, except the last.
 
     A score that prints as an edge is in the bin above it.
     """
@@ -186,7 +186,7 @@ def _warnings(tp: int, fp: int, tn: int, fn: int) -> list[str]:
         only = "1 label is" if fewer == 1 else f"{fewer} labels are"
         warnings.append(
             f"only {only} {'relevant' if positives < negatives else 'irrelevant'}: below "
-            f"{FEW_OF_A_CLASS} what is said of them rests on single items; label more of that kind"
+            f"{FEW_OF_A_CLASS} their measures depend on single items; label more of that kind"
         )
     if not fewer:
         names = "balanced_accuracy, auc, recall" if not positives else "balanced_accuracy, auc"
@@ -204,7 +204,7 @@ _VALUES = {
     ThresholdCriterion.KAPPA: cohen_kappa,
     ThresholdCriterion.PRECISION_FLOOR: recall,
 }
-"""What each criterion makes as large as it can, of confusions [b, 4]."""
+"""The value that each criterion maximizes, of confusions [b, 4]."""
 
 
 def choose_thresholds(
@@ -212,7 +212,7 @@ def choose_thresholds(
 ) -> tuple[list[Threshold], list[str]]:
     """Return the threshold of each criterion, and warnings.
 
-    The value of PRECISION_FLOOR is the recall. Raises nothing: what can't be chosen is None.
+    The value of PRECISION_FLOOR is the recall. A threshold that can't be chosen is None.
     """
     fold_of, n_folds = cluster_folds(items, folds, options.seed)
     warnings = []
@@ -221,7 +221,7 @@ def choose_thresholds(
             "thresholds are not cross-validated: all labels are of one cluster; label others"
         )
     held_out = [_held_out(items, criterion, floor, fold_of, n_folds) for criterion in _VALUES]
-    kept = ~np.isnan(held_out[0])  # the same folds are decided for all criteria
+    kept = ~np.isnan(held_out[0])  # the same folds have verdicts for all criteria
     labels, columns = items.labels[kept], []
     for verdicts in held_out:
         columns += confusion_columns(verdicts[kept] == 1, labels)
@@ -257,10 +257,10 @@ def choose_thresholds(
 def best_threshold(
     items: LabelledScores, criterion: ThresholdCriterion, floor: float
 ) -> float | None:
-    """Return the threshold in [0, 1] that is best at a criterion on all items; None without one."""
+    """Return the threshold in [0, 1] that is best by a criterion on all items; None if none is."""
     order = np.argsort(items.scores, kind="stable")
     scores, labels = items.scores[order], items.labels[order]
-    # Scores so close that no threshold tells them apart are one.
+    # Scores too close for a threshold to separate count as one.
     starts = np.flatnonzero(np.diff(scores, prepend=-1.0) > 2 * TIE_TOLERANCE)
     below = np.append(starts, len(scores))  # items under each candidate
     lower = np.append(0.0, scores[below[1:] - 1])
@@ -289,7 +289,7 @@ def _counts(verdicts: BoolArray, labels: BoolArray) -> FloatArray:
 
 
 def cluster_folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]:
-    """Return the fold of each item, clusters dealt out whole, and how many folds there are."""
+    """Return the fold of each item, without splitting clusters, and the number of folds."""
     place, n_clusters = numbered(items.clusters, len(items.labels))
     n_folds = min(folds, n_clusters)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n_clusters)
@@ -305,8 +305,8 @@ def _held_out(
 ) -> FloatArray:
     """Return each item's verdict under the threshold of the other folds: 1, 0, or NaN for none.
 
-    Where no threshold keeps the precision's floor, nothing is relevant. Where the others' labels
-    are of one kind, so that there is no criterion, the fold has no verdicts.
+    If no threshold reaches the precision floor, nothing is relevant. If all labels of the other
+    folds are equal, the criterion is undefined and the fold has no verdicts.
     """
     verdicts = np.full(len(items.labels), np.nan)
     for fold in range(n_folds if n_folds > 1 else 0):

@@ -312,7 +312,7 @@ def _read_numbers(lowered: str) -> tuple[_Number, ...]:
     lowered = _MINUS.sub("-", lowered)
     numbers: list[_Number] = []
     unit, scale = "", 1.0
-    behind = len(lowered)
+    next_start = len(lowered)
     # From the end, so that both numbers of "5 to 10 million" are millions.
     for found in reversed(list(_NUMBER.finditer(lowered))):
         value, below = float(found["number"]), float(found["below"] or 1)
@@ -322,14 +322,14 @@ def _read_numbers(lowered: str) -> tuple[_Number, ...]:
         shares = (
             not own
             and not found["scale"]
-            and _THROUGH.fullmatch(lowered, found.end("number"), behind)
+            and _THROUGH.fullmatch(lowered, found.end("number"), next_start)
         )
         if not shares:
             unit, scale = own, _SCALES.get(found["scale"] or "", 1.0)
         negative = found["sign"] == "-" or found["inner"]
         amount = -value * scale if negative else value * scale
         numbers.append(_Number(value, amount, unit, parts))
-        behind = found.start("number")
+        next_start = found.start("number")
     return tuple(numbers)
 
 

@@ -357,8 +357,8 @@ def assessable(
     if largest <= 0:
         return {}
     shares = {name: weight / largest for name, weight in kept.items()}
-    whole = fsum(shares.values())
-    return {name: share / whole for name, share in shares.items()}
+    total = fsum(shares.values())
+    return {name: share / total for name, share in shares.items()}
 
 
 def weigh_dimensions(
@@ -376,17 +376,17 @@ def weigh_dimensions(
     """
     shares = assessable(rubric, weights, has_contexts=has_contexts)
 
-    def whole(parsed: ParsedReply) -> float:
+    def weighted_mean(parsed: ParsedReply) -> float:
         return min(1.0, fsum(shares[name] * parsed.dimensions[name] for name in shares))
 
-    finding = voted(by_threshold(parsed_replies, min_score, whole))
+    finding = voted(by_threshold(parsed_replies, min_score, weighted_mean))
     if finding.status is not Status.OK:
         return finding
     valid = [parsed.dimensions for parsed in parsed_replies if parsed.status is Status.OK]
     missing = [name for name, _ in rubric.dimensions if name not in shares]
     warning = (
         f"without contexts there is no score of {', '.join(missing)}; "
-        "the other dimensions carry the whole"
+        "the other dimensions make up the score"
     )
 
     def mean(name: str) -> float:

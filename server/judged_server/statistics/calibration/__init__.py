@@ -1,6 +1,5 @@
-"""What a judge is worth, and how to use it: thresholds, cascade bounds, its error carried along.
+"""Calibration of judges: quality, thresholds, cascade bounds, probabilities, corrected means.
 
-The way down: `calibrate` checks what came in and puts the answer together from `thresholds`,
-`cascade`, `reliability`, `statistics.quality` and `statistics.prediction_powered`; `frontier`
-proposes cascades of several judges.
+`calibrate` builds the answer from `cascade`, `reliability`, `statistics.quality` and
+`statistics.prediction_powered`; `frontier` proposes cascades of several judges.
 """

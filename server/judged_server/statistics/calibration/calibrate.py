@@ -1,4 +1,4 @@
-"""A judge's scores of all items and some human labels in, what the judge is worth out."""
+"""Calibrates a judge by its scores of all items and human labels of some."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MAX_ITEMS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ScoredItems:
-    """Scores float64[n] in [0, 1]; the places int64[m], ascending, and labels bool[m] of some.
+    """Scores float64[n] in [0, 1]; the indices int64[m], ascending, and labels bool[m] of some.
 
-    `clusters` is int64[n] or None when every item stands alone, `inclusion` float64[m] or None when
+    `clusters` is int64[n], or None if every item is its own; `inclusion` is float64[m], or None if
     all labels were drawn with the same probability.
     """
 
@@ -49,7 +49,7 @@ class ScoredItems:
 
 
 def number_clusters(clusters: Sequence[int]) -> IntArray:
-    """Return int64[n]: clusters, which callers number as they like, by numbers from 0."""
+    """Return int64[n]: clusters renumbered from 0; callers may use any numbers."""
     names = np.fromiter(clusters, np.uint64, len(clusters))
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
@@ -59,8 +59,8 @@ class CalibrationOptions:
     """The threshold of the verdicts, and how thresholds and bounds are chosen.
 
     `criterion` is that of the threshold that goes with a calibration; None is the score whose
-    probability is 0.5, which few labels do not throw off. With `max_share` its bounds
-    as a stage of a cascade hand on that share of the items, else they are those of `max_error`.
+    probability is 0.5, which is stable with few labels. With `max_share`, its bounds as a stage of
+    a cascade pass on that share of the items; else they are those of `max_error`.
     """
 
     min_score: float = 0.5
@@ -73,7 +73,7 @@ class CalibrationOptions:
 
     @property
     def signature(self) -> str:
-        """How the numbers are made, in one stable line."""
+        """How the numbers are computed, in one stable line."""
         share = "" if self.max_share is None else f"|max_share:{self.max_share:.12g}"
         return (
             f"calibrate|min_score:{self.min_score:.12g}|precision_floor:{self.precision_floor:.12g}"
@@ -91,14 +91,14 @@ def calibrate(
     """Return the quality of a judge, thresholds and bounds for it, and the corrected prevalence.
 
     `shipped` is the calibration that comes with the judge, if any, `scoring_key` that of the judge.
-    Warnings about the labels stand in the quality.
+    Warnings about the labels are in the quality.
     """
     labelled = items.with_label
     quality = judge_quality(labelled, options.min_score, options.interval)
-    thresholds, remarks = choose_thresholds(
+    thresholds, threshold_warnings = choose_thresholds(
         labelled, options.precision_floor, options.folds, options.interval
     )
-    cascade, unsafe = cascade_bounds(
+    cascade, cascade_warnings = cascade_bounds(
         labelled,
         items.scores,
         options.max_error,
@@ -109,18 +109,18 @@ def calibrate(
     prevalence = _corrected(items, verdicts.astype(np.float64), items.labels, options)
     agreed = items.labels == verdicts[items.labelled]
     agreement = _corrected(items, np.maximum(items.scores, 1 - items.scores), agreed, options)
-    believed = reliability(labelled, shipped, options.folds, options.interval, options.min_score)
-    platt = Platt.of(believed.calibrator)
+    calibrated = reliability(labelled, shipped, options.folds, options.interval, options.min_score)
+    platt = Platt.of(calibrated.calibrator)
     chosen: dict[ThresholdCriterion | None, float | None] = {
         None: platt.threshold,
         **{threshold.criterion: threshold.min_score for threshold in thresholds},
     }
-    warnings = (*quality.warnings, *remarks, *unsafe, *_unequal(items))
+    warnings = (*quality.warnings, *threshold_warnings, *cascade_warnings, *_unequal(items))
     accept, reject = _bounds(platt, items, cascade, options.max_share)
     calibrator = replace(
-        believed.calibrator,
+        calibrated.calibrator,
         scoring_key=scoring_key,
-        min_score=chosen[options.criterion] if believed.fitted else None,
+        min_score=chosen[options.criterion] if calibrated.fitted else None,
         accept=accept,
         reject=reject,
     )
@@ -130,7 +130,7 @@ def calibrate(
         cascade,
         options.signature,
         tuple(thresholds),
-        replace(believed, calibrator=calibrator),
+        replace(calibrated, calibrator=calibrator),
         agreement,
     )
 
@@ -165,8 +165,8 @@ def _bounds(
 ) -> tuple[float | None, float | None]:
     """Return the scores at which a stage of a cascade settles items.
 
-    Those with a guarantee are moved to the side of 0.5 that they decide for: a wider range only
-    hands on more.
+    Bounds with a guarantee are moved to the side of 0.5 that they decide for: a wider range only
+    passes on more items.
     """
     if max_share is not None:
         return least_certain(platt, items.scores, max_share)

@@ -1,28 +1,28 @@
-"""The scores between which a judge should hand a context on to a better one, and where they hold.
+"""The scores between which a cascade's stage passes items on, and the data that they hold for.
 
-"Relevant" is wrong at or above a score in some share of cases; the score is good enough when the
-upper Clopper-Pearson bound of that share on the labels (Clopper and Pearson 1934) is at most
-max_error. Trying all scores and taking the best would find one by luck. So they are tried in the
-order from the highest inward, and a walk stops at the first that fails: fixed-sequence testing,
-which keeps the confidence over all that were tried (Angelopoulos, Bates, Candes, Jordan, Lei
-2021, "Learn then Test", arXiv 2110.01052). There as here several walks share the risk 1 -
-confidence evenly, since a walk that begins where there are few labels is stopped by one bad
-label. Walks begin where no error at all would be enough labels, and at two, four and eight times
-as many as far as there are labels; that hangs on the scores and not on the labels. For "not
-relevant" everything is the other way round. Each bound has the confidence for itself.
+"Relevant" is wrong at or above a score in some share of cases; the score is safe if the upper
+Clopper-Pearson bound of that share on the labels (Clopper and Pearson 1934) is at most max_error.
+Testing all scores and taking the best would find one by chance. So scores are tested from the
+highest inward, and a walk stops at the first that fails: fixed-sequence testing, which keeps the
+confidence over all tests (Angelopoulos, Bates, Candes, Jordan, Lei 2021, "Learn then Test", arXiv
+2110.01052). As there, several walks share the risk 1 - confidence evenly, since one bad label stops
+a walk that begins where labels are few. The first walk begins where labels without an error would
+be enough, the others at two, four and eight times as many, as far as there are labels; this depends
+on the scores and not on the labels. "Not relevant" is tested in the same way from the lowest score.
+Each bound has the confidence for itself.
 
 Items of one cluster are not independent. The bound is that for n / (1 + (m - 1) r) labels, where m
 is the mean size of the cluster that an item is in and r the correlation of errors within clusters
 (Kish 1965). It is estimated on the verdicts of that side by analysis of variance, and one standard
-error by the jackknife over clusters is added. From fewer than MIN_ERRORS errors it can't be: then r
-is 1, which gives Kish's (sum m)^2 / sum m^2.
+error by the jackknife over clusters is added. With fewer than MIN_ERRORS errors r can't be
+estimated and is 1, which gives Kish's (sum m)^2 / sum m^2.
 
-A guarantee is of data like the labels. To see when other data are not, it keeps a small histogram
-of the first stage's scores, of text lengths, and of flags and missing verdicts: the share of the
-items in each bin, and that share's variance over clusters, by linearisation of the ratio (Cochran
-1977, "Sampling Techniques", 11). Items that are judged are counted in the same bins by BUCKETS of
-their query, so that counts of any messages can be added and clusters stay whole. The client, which
-knows when a run is complete, adds them up and tests.
+A guarantee is for data like the labels. To detect other data, it includes a small histogram of the
+first stage's scores, of text lengths, and of flags and missing verdicts: the share of the items in
+each bin, and that share's variance over clusters, by linearisation of the ratio (Cochran 1977,
+"Sampling Techniques", 11). Judged items are counted in the same bins by BUCKETS of their query, so
+that counts of any messages can be added without splitting clusters. The client, which knows when a
+run is complete, adds them up and tests.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from judged_server.statistics.intervals import numbered, special
 from judged_server.statistics.quality import LabelledScores
 
 MAX_WALKS = 4
-_MOST_LABELS = 2**53  # more than anybody has
+_MOST_LABELS = 2**53  # more than any caller has
 MAX_STEPS = 1_000
-"""Scores that a walk tries at most; of more, as many evenly spaced ones are tried."""
+"""The most scores that a walk tests; of more scores, this many evenly spaced ones are tested."""
 
 
 MIN_ERRORS = 5
-"""Errors from which on it can be told whether they come in clusters."""
+"""The fewest errors of which the correlation within clusters is estimated."""
 _JACKKNIFE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of a judge, by its distinct scores, so that the surest come first.
+    """One side of a judge: its distinct scores, the most certain first.
 
-    `share` is the share of the labels up to each score that is wrong, `counted` how many
-    independent labels those are taken for.
+    `share` is the share of wrong verdicts on the labels up to each score, `counted` the effective
+    number of independent labels among them.
     """
 
     scores: FloatArray
@@ -67,7 +67,7 @@ class _Side:
     def of(
         cls, scores: FloatArray, wrong: BoolArray, clusters: IntArray, verdicts: BoolArray
     ) -> _Side:
-        """Return the side; the errors of its `verdicts` show how clusters go together."""
+        """Return the side; the errors of its `verdicts` give the correlation within clusters."""
         order = np.argsort(-scores, kind="stable")
         falling = scores[order]
         ends = np.flatnonzero(np.diff(falling, append=-np.inf) < 0)
@@ -79,7 +79,7 @@ class _Side:
 
 
 def settled_by(scores: FloatArray, accept: float | None, reject: float | None) -> BoolArray:
-    """Return which scores a stage with these bounds settles: without any all, and NaN never."""
+    """Return a mask of the scores that a stage settles: without bounds all, but never NaN."""
     if accept is None and reject is None:
         return ~np.isnan(scores)
     settled = np.zeros(len(scores), np.bool_)
@@ -97,9 +97,9 @@ def cascade_bounds(
     confidence: float,
     min_score: float = 0.5,
 ) -> tuple[CascadeBounds, tuple[str, ...]]:
-    """Return the bounds that labels vouch for with the share of scores between them, and warnings.
+    """Return the bounds that labels support, with the share of scores between them, and warnings.
 
-    `min_score` is the threshold of the verdicts whose errors show how clusters go together.
+    `min_score` is the threshold of the verdicts whose errors give the correlation within clusters.
     """
     risk = 1 - confidence
     yes = items.relevant(min_score)
@@ -126,7 +126,7 @@ def cascade_bounds(
 
 
 def _error_correlation(clusters: IntArray, wrong: BoolArray) -> float:
-    """Return the correlation of errors within clusters that the bounds reckon with."""
+    """Return the correlation of errors within clusters plus a standard error, 1 if unknown."""
     errors = wrong.astype(np.float64)
     if errors.sum() < MIN_ERRORS:
         return 1.0
@@ -158,12 +158,12 @@ def _intraclass(values: FloatArray, clusters: IntArray) -> float:
 
 
 def count_labels(clusters: IntArray, wrong: BoolArray) -> float:
-    """Return as how many independent labels those count that say which verdicts are wrong."""
+    """Return the effective number of independent labels, given which verdicts are wrong."""
     return float(_effective(clusters, _error_correlation(clusters, wrong))[-1])
 
 
 def upper_bound(error: float, counted: float, risk: float) -> float:
-    """Return the upper bound of Clopper and Pearson of an error seen on so many labels."""
+    """Return the upper bound of Clopper and Pearson of an error seen on `counted` labels."""
     errors, rest = error * counted, counted * (1 - error)
     if rest <= 0:
         return 1.0
@@ -173,10 +173,10 @@ def upper_bound(error: float, counted: float, risk: float) -> float:
 def steps_reached(
     errors: FloatArray, counted: FloatArray, begins: Sequence[int], max_error: float, risk: float
 ) -> BoolArray:
-    """Return the steps that walks from some of them reach: each stops at the first that fails.
+    """Return a mask of the steps that walks reach: each walk stops at the first that fails.
 
-    A step fails where the upper bound of its error, seen on `counted` labels, is above max_error.
-    The bound is a beta quantile; this asks on which side of it max_error lies without finding it.
+    A step fails if the upper bound of its error, seen on `counted` labels, is above max_error. The
+    bound is a beta quantile; comparing the distribution at max_error avoids computing it.
     """
     passed = np.zeros(len(errors), np.bool_)
     for begin in begins:
@@ -207,16 +207,16 @@ def walks_begin(n: FloatArray, max_error: float, risk: float) -> tuple[list[int]
 
 
 def labels_needed(max_error: float, risk: float) -> int:
-    """Return the least number of labels that, all right, bound the error by max_error."""
+    """Return the fewest labels that, without an error, bound the error by max_error."""
     needed = math.log(risk) / math.log1p(-max_error)
     return math.ceil(needed) if needed < _MOST_LABELS else _MOST_LABELS
 
 
 def _effective(clusters: IntArray, correlation: float) -> FloatArray:
-    """Return, for each number of items from the first, how many independent ones they count as."""
+    """Return, for each number of items from the first, their effective number."""
     order = np.argsort(clusters, kind="stable")
     sizes = np.unique(clusters, return_counts=True)[1]
-    earlier = np.empty(len(clusters))  # those of its cluster before each item
+    earlier = np.empty(len(clusters))  # the number of items of its cluster before each item
     earlier[order] = np.arange(len(clusters)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     n = np.arange(1, len(clusters) + 1, dtype=np.float64)
     # An item that joins a cluster adds 2 * earlier + 1 to the sum of squared sizes.
@@ -228,8 +228,8 @@ def _effective(clusters: IntArray, correlation: float) -> FloatArray:
 def _apart(accepting: FloatArray, rejecting: FloatArray) -> tuple[float | None, float | None]:
     """Return the widest bounds that do not cross.
 
-    A good judge may be safe to accept and to reject at the same scores: then the middle of those
-    parts them.
+    A good judge may be safe to accept and to reject at the same scores: then their middle
+    separates the bounds.
     """
     if len(accepting) and len(rejecting) and rejecting.max() >= accepting.min():
         middle = (rejecting.max() + accepting.min()) / 2
@@ -248,7 +248,7 @@ PLAIN, FLAGGED, MISSING = 0.0, 1.0, 2.0
 def describe(
     clusters: IntArray, scores: FloatArray, flags: FloatArray, lengths: FloatArray | None
 ) -> tuple[ItemShares, ...]:
-    """Return how items are spread; scores are NaN where there is none."""
+    """Return the histograms of items; scores are NaN for items without one."""
     known = ~np.isnan(scores)
     parts = [_item_shares(FLAGS, flags, clusters, np.array([FLAGGED, MISSING]))]
     if known.any():
@@ -261,10 +261,10 @@ def describe(
 def _item_shares(
     name: str, values: FloatArray, clusters: IntArray, edges: FloatArray | None = None
 ) -> ItemShares | None:
-    """Return the shares of values between edges, or their quartiles; None of a single cluster."""
+    """Return the shares of values between edges, or their quartiles; None for a single cluster."""
     if edges is None:
         edges = np.unique(np.quantile(values, np.arange(1, _PARTS) / _PARTS))
-        # Values at an edge are above it, however they are rounded; none is below the first one.
+        # Values at an edge count as above it despite rounding. No value is below the minimum.
         edges = edges[edges > values.min()] - TIE_TOLERANCE
     _, place = np.unique(clusters, return_inverse=True)
     counts = _counted(values, place, edges, int(place.max()) + 1)
@@ -286,7 +286,7 @@ def count_items(
     flags: FloatArray,
     lengths: FloatArray,
 ) -> IntArray:
-    """Return the items of each bucket in all bins of `data`, bucket after bucket."""
+    """Return the number of items of each bucket in all bins of `data`, bucket after bucket."""
     known = ~np.isnan(scores)
     tables = []
     for part in data:
@@ -297,7 +297,7 @@ def count_items(
 
 
 def _counted(values: FloatArray, rows: IntArray, edges: FloatArray, n_rows: int) -> FloatArray:
-    """Return float64[n_rows, bins]: how many values of each row lie between the edges."""
+    """Return float64[n_rows, bins]: the number of values of each row between the edges."""
     bins = len(edges) + 1
     cells = rows * bins + np.searchsorted(edges, values, side="right")
     return np.bincount(cells, minlength=n_rows * bins).reshape(n_rows, bins).astype(np.float64)

@@ -1,18 +1,18 @@
-"""Cascades proposed from labels: which judges, in which order, between which scores items go on.
+"""Proposes cascades from labels: the judges, their order, and the bounds of each stage.
 
 This is Pareto testing (Laufer-Goldshtein, Fisch, Barzilay, Jaakkola 2023, "Efficiently controlling
-multiple risks with Pareto testing", arXiv 2210.07913). The clusters are dealt into two halves. On
-the first one cascades are made: every order of the judges in which none comes before
-a cheaper one, some left out, each stage handing on one of SHARES of what it gets. A stage is
-calibrated on what the stages before it leave, so that all are fitted jointly. Of these cascades
-the frontier is kept: those that no other beats in both price and error.
+multiple risks with Pareto testing", arXiv 2210.07913). The clusters are dealt into two halves. The
+first half builds cascades: of every subset of the judges, every order in which none comes before a
+cheaper one, with each stage passing on one of SHARES of its items. A stage is calibrated on the
+items that earlier stages leave, so that all are fitted jointly. The frontier of these cascades is
+kept: those that no other beats in both price and error.
 
-The other half made none of them, so what it says holds for each: the error of what is settled, and
-its upper bound by Clopper and Pearson (1934), with the labels of one cluster counted as `cascade`
-counts them. Which cascades keep `max_error` is tested from the dearest to the cheapest, and a walk
-stops at the first that fails: fixed-sequence testing, which keeps the confidence over all. Where
-cascades may abstain the first ones settle little; then several walks share the risk, as those of
-`cascade` do.
+The other half did not build the cascades, so its results hold for each: the error of the settled
+items, and its upper bound by Clopper and Pearson (1934), with the labels of one cluster counted as
+in `cascade`. Cascades are tested for `max_error` from the most expensive to the cheapest, and a
+walk stops at the first that fails: fixed-sequence testing, which keeps the confidence over all. If
+cascades may abstain, the first ones settle little; then several walks share the risk, as in
+`cascade`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ MAX_LABELS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ScoredStage:
-    """A judge's scores float64[n] of all items, NaN where it has none, and what one item costs.
+    """A judge's scores float64[n] of all items, NaN for no score, and the cost of one item.
 
-    `shipped` is the calibration that comes with the judge, `flags` as `shift` counts them, and
-    `scoring_key` the judge's.
+    `shipped` is the calibration that comes with the judge, `flags` are the values that
+    `cascade.describe` takes, and `scoring_key` is the judge's.
     """
 
     name: str
@@ -73,9 +73,9 @@ class ScoredStage:
 
 @dataclass(frozen=True, slots=True)
 class StagedItems:
-    """Labels bool[n] of items, and the scores of each judge; `clusters` as of ScoredItems.
+    """Labels bool[n] of items, and the scores of each judge; `clusters` as in ScoredItems.
 
-    `lengths` float64[n] are those of the retrieved texts, None where they are not known.
+    `lengths` float64[n] are those of the retrieved texts, None if they are unknown.
     """
 
     stages: tuple[ScoredStage, ...]
@@ -87,9 +87,9 @@ class StagedItems:
 MIN_LABELS = 100
 MIN_CLUSTERS = 15
 MIN_OF_A_KIND = 10
-"""What a stage is calibrated on at least; without it, as its judge comes."""
+"""The least that a stage is calibrated on; with less, it has the calibration of its judge."""
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75)
-"""Shares of what a stage gets that it may hand on."""
+"""The shares of its items that a stage may pass on."""
 
 
 Stages = Sequence[FrontierStage]
@@ -97,9 +97,9 @@ Stages = Sequence[FrontierStage]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a cascade makes of some rows: which are settled, which of them wrongly, what it costs.
+    """The outcome of a cascade on some rows: which are settled, which of them wrongly, the cost.
 
-    `reached` is the share of the rows that gets to each stage.
+    `reached` is the share of the rows that reaches each stage.
     """
 
     stages: Stages
@@ -110,12 +110,12 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """The share of what is settled that is wrong; NaN of nothing."""
+        """The share of settled rows that is wrong; NaN if none is settled."""
         return float(self.wrong.sum() / self.settled.sum()) if self.settled.any() else math.nan
 
 
 def run(items: StagedItems, stages: Stages, rows: IntArray) -> Outcome:
-    """Return what a cascade makes of some items, as the judge `cascade` would."""
+    """Return the outcome of a cascade on some items, as of the judge `cascade`."""
     left = np.arange(len(rows))
     settled, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     cost, reached = 0.0, []
@@ -126,9 +126,9 @@ def run(items: StagedItems, stages: Stages, rows: IntArray) -> Outcome:
         scores = judge.scores[rows[left]]
         by_it = settled_by(scores, calibrator.accept, calibrator.reject)
         places = left[by_it]
-        said = Platt.of(calibrator).probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
+        verdicts = Platt.of(calibrator).probabilities(scores[by_it]) + TIE_TOLERANCE >= 0.5
         settled[places] = True
-        wrong[places] = said != items.labels[rows[places]]
+        wrong[places] = verdicts != items.labels[rows[places]]
         left = left[~by_it]
     return Outcome(stages, settled, wrong, cost / len(rows), tuple(reached))
 
@@ -136,8 +136,8 @@ def run(items: StagedItems, stages: Stages, rows: IntArray) -> Outcome:
 def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> list[Outcome]:
     """Return the cascades that no other beats on these rows, the cheapest first.
 
-    Where stages may abstain, what is not settled counts before what is paid. Price and error are
-    flattered: these rows have made the cascades.
+    If stages may abstain, the share that is not settled counts before the price. Price and error
+    are too low, since the cascades were made on these rows.
     """
 
     def order(one: Outcome) -> tuple[float, ...]:
@@ -153,7 +153,7 @@ def best_cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> l
 
 
 def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Iterator[Stages]:
-    """Return every cascade, calibrated on what its stages leave of the rows."""
+    """Return every cascade, with stages calibrated on the rows that earlier stages leave."""
     judges = items.stages
     scored = [rows[~np.isnan(judge.scores[rows])] for judge in judges]
     usual = [
@@ -162,7 +162,7 @@ def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Itera
     ]
 
     def grow(prefix: Stages, left: IntArray) -> Iterator[Stages]:
-        """Yield every cascade that begins with some stages, which leave these rows."""
+        """Yield every cascade that begins with the stages `prefix`, which leave the rows `left`."""
         taken = {stage.stage for stage in prefix}
         least = max((judges[place].cost for place in taken), default=0.0)
         is_last = len(taken) + 1 == len(judges)
@@ -192,7 +192,7 @@ def _cascades(items: StagedItems, rows: IntArray, *, may_abstain: bool) -> Itera
 
 
 def _calibration(items: StagedItems, place: int, rows: IntArray) -> tuple[Platt, bool] | None:
-    """Return a calibration of a judge on these rows, marked as fitted, where they are enough."""
+    """Return a calibration of a judge on these rows, marked as fitted; None if impossible."""
     labels = items.labels[rows]
     enough = (
         len(rows) >= MIN_LABELS
@@ -204,14 +204,14 @@ def _calibration(items: StagedItems, place: int, rows: IntArray) -> tuple[Platt,
 
 
 MAX_POINTS = 20
-"""Cascades of a frontier; of more, as many evenly spaced ones are kept."""
+"""The most cascades of a frontier; of more, this many evenly spaced ones are kept."""
 _MIN_HALF = 2
-"""Clusters of either half without which nothing can be said."""
+"""The fewest clusters in either half."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierOptions(CascadeOptions):
-    """What the proposed cascade is to keep, with what the server takes where none is given."""
+    """What the proposed cascade must keep, with the server's defaults."""
 
     max_error: float = 0.05
     confidence: float = 0.95
@@ -219,7 +219,7 @@ class FrontierOptions(CascadeOptions):
 
     @property
     def signature(self) -> str:
-        """How the numbers are made, in one stable line."""
+        """How the numbers are computed, in one stable line."""
         parts = [f"frontier|max_error:{self.max_error:.12g}"]
         for name, value in (("max_share", self.max_share), ("max_cost", self.max_cost)):
             parts += [] if value is None else [f"{name}:{value:.12g}"]
@@ -228,7 +228,7 @@ class FrontierOptions(CascadeOptions):
 
 
 def frontier(items: StagedItems, options: FrontierOptions) -> CascadeFrontier:
-    """Return the cascades worth having by the first half of the labels, tested on the other."""
+    """Return the best cascades by the first half of the labels, tested on the other half."""
     labelled = LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters)
     half, halves = cluster_folds(labelled, 2, options.seed)
     n_clusters = len(np.unique(items.clusters))
@@ -236,7 +236,7 @@ def frontier(items: StagedItems, options: FrontierOptions) -> CascadeFrontier:
     need(halves == 2 and n_clusters >= 2 * _MIN_HALF, "clusters", rule)
     proposing, certifying = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
     made = best_cascades(items, proposing, may_abstain=options.may_abstain)
-    dearest = max(judge.cost for judge in items.stages)
+    top_cost = max(judge.cost for judge in items.stages)
     keep = [
         place
         for place, one in enumerate(made)
@@ -244,7 +244,7 @@ def frontier(items: StagedItems, options: FrontierOptions) -> CascadeFrontier:
         and all(
             options.max_share is None or share <= options.max_share
             for stage, share in zip(one.stages, one.reached, strict=True)
-            if items.stages[stage.stage].cost == dearest
+            if items.stages[stage.stage].cost == top_cost
         )
     ]
     wanted = min(keep, key=lambda place: made[place].error, default=None)
@@ -275,10 +275,10 @@ def frontier(items: StagedItems, options: FrontierOptions) -> CascadeFrontier:
 def _tested(
     items: StagedItems, certifying: IntArray, stages: Stages, options: FrontierOptions
 ) -> tuple[FrontierPoint, float]:
-    """Return a cascade with what the labels say of it that did not make it.
+    """Return a cascade tested on labels that did not make it, and their number without errors.
 
-    And as how many those would count without an error. Prices and shares hang on no label: they
-    are means over all items.
+    The latter is the effective number of these labels if none were wrong. Prices and shares are
+    means over all items, since they do not depend on labels.
     """
     everything = run(items, stages, np.arange(len(items.labels)))
     outcome = run(items, stages, certifying)
@@ -319,7 +319,7 @@ def _tested(
 def _labels_needed(
     n_wrong: int, n: int, counted: float, upper: float, options: FrontierOptions
 ) -> int:
-    """Return how many labels, half of them to make a cascade, would test one as good as this."""
+    """Return how many labels, half of them to make it, would certify a cascade like this."""
     if upper >= 1:
         return 0
     enough, target = 1.0, max(options.max_error, upper)
@@ -331,22 +331,22 @@ def _labels_needed(
 def _certified(
     tested: Sequence[tuple[FrontierPoint, float]], options: FrontierOptions
 ) -> list[FrontierPoint]:
-    """Return the points, with the error that was wanted as far as walks from the dearest reach.
+    """Return the points, certified for `max_error` as far as walks from the most costly reach.
 
-    Where walks begin hangs on how many labels there are, and not on what they say.
+    Where walks begin depends on the number of labels, and not on their values.
     """
-    risk, begins, dearest = 1 - options.confidence, [0], [point for point, _ in tested[::-1]]
+    risk, begins, points = 1 - options.confidence, [0], [point for point, _ in tested[::-1]]
     if options.may_abstain and tested:
         counts = np.array([without_error for _, without_error in tested[::-1]])
         begins, _ = walks_begin(counts, options.max_error, risk)
         risk /= max(1, len(begins))
-    errors = np.array([np.nan if point.error is None else point.error for point in dearest])
-    counted = np.array([point.guarantee.labels_counted for point in dearest])
+    errors = np.array([np.nan if point.error is None else point.error for point in points])
+    counted = np.array([point.guarantee.labels_counted for point in points])
     passed = steps_reached(errors, counted, begins, options.max_error, risk)
     for place in np.flatnonzero(passed).tolist():
-        guarantee = replace(dearest[place].guarantee, max_error=options.max_error)
-        dearest[place] = replace(dearest[place], guarantee=guarantee, certified=True)
-    return dearest[::-1]
+        guarantee = replace(points[place].guarantee, max_error=options.max_error)
+        points[place] = replace(points[place], guarantee=guarantee, certified=True)
+    return points[::-1]
 
 
 def _warnings(
@@ -363,11 +363,11 @@ def _warnings(
     elif proposed is None:
         last = points[-1]
         needed = labels_needed(options.max_error, 1 - options.confidence)
-        said = "nothing" if last.error is None else f"{last.error:.3f}"
+        error = "nothing" if last.error is None else f"{last.error:.3f}"
         more = "" if options.may_abstain else ", or let it abstain"
         yield (
-            f"no cascade is certified at an error of {options.max_error:g}: the surest one errs in "
-            f"{said} of {last.guarantee.n_labels} held-out labels, which count as "
+            f"no cascade is certified at an error of {options.max_error:g}: the most accurate errs "
+            f"in {error} of {last.guarantee.n_labels} held-out labels, which count as "
             f"{last.guarantee.labels_counted:.1f}, and {needed} without an error are the least; "
             f"label items of more queries, allow a larger error, add a better judge{more}"
         )

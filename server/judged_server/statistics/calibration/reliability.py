@@ -1,14 +1,14 @@
-"""Probabilities from a judge's scores, and how far they can be believed.
+"""Probabilities from a judge's scores, and how reliable they are.
 
 A calibration is Platt's (1999): a logistic regression of the labels on the logit of the score. It
-is fitted from MIN_LABELS labels of both kinds on. What is said of a fitted one is cross-validated
-over clusters: the probability of an item is by a calibration that saw no label of its cluster.
+is fitted if there are MIN_LABELS labels, of both kinds. The reliability of a fitted one is
+cross-validated over clusters: an item's probability is by a calibration without its cluster.
 
-The fit is drawn towards the calibration that the judge comes with, or else towards a probability of
+The fit is drawn towards the calibration that comes with the judge, or else towards a probability of
 0.5 at the judge's own threshold: slope and intercept on that logit have normal priors around 1 and
-0, of which labels that clearly contradict it make wider ones (by the evidence of either width, in
+0. The priors are wider if labels clearly contradict them (by the evidence of either width, in
 Laplace's approximation: MacKay (1992), "Bayesian Interpolation", Neural Computation 4(3)). So few
-labels depart from it only as far as they are sure of it.
+labels move the fit only as far as they are certain.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from judged_server.statistics.quality import (
 )
 
 MIN_LABELS = 30
-"""Labels without which nothing is fitted."""
+"""The fewest labels for a fit."""
 
 _PRIOR = (0.3, 0.15)
-"""Standard deviations of slope and intercept around those of the calibration to depart from,"""
+"""Standard deviations of slope and intercept around those of the prior calibration."""
 _WIDER = 8.0
-"""how many times as wide they are where labels contradict it,"""
+"""How many times as wide they are if labels contradict it."""
 _CLEARLY = math.log(20)
-"""and by how much more evidence: labels of one question say less than as many of several."""
+"""The extra evidence needed for that: labels of one query say less than as many of several."""
 
 _LEAST = 1e-6
 _LEAST_THRESHOLD = 0.05
-"""A threshold nearer to 0 or 1 says that everything or nothing passes, not where 0.5 is."""
+"""A threshold closer to 0 or 1 means that everything or nothing passes, not where 0.5 is."""
 _STEPS = 100
 _Z = 1.959963984540054
-"""Of a Wilson interval of 95 %."""
+"""The quantile for a Wilson interval of 95 %."""
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:
-    """Return 1 / (1 + exp(-logits)) to nine digits, which hide how a processor rounds exp."""
+    """Return 1 / (1 + exp(-logits)) to nine digits, since processors round exp differently."""
     return np.round(1 / (1 + np.exp(-np.clip(logits, -30, 30))), 9)
 
 
 @dataclass(frozen=True, slots=True)
 class Platt:
-    """Slope, above 0, and intercept of the calibrated logit; as they stand: the score itself."""
+    """Slope, above 0, and intercept of the calibrated logit; by default the score itself."""
 
     slope: float = 1.0
     intercept: float = 0.0
@@ -71,7 +71,7 @@ class Platt:
 
     @property
     def threshold(self) -> float:
-        """The score whose probability is 0.5; 0 or 1 where all are on one side of it."""
+        """The score whose probability is 0.5; 0 or 1 if all are on one side of it."""
         z = -self.intercept / self.slope
         if abs(z) >= _logits(np.array([1.0]))[0]:
             return 0.0 if z < 0 else 1.0
@@ -98,7 +98,7 @@ def reliability(
 ) -> Reliability:
     """Return the calibration that labels allow: a fitted one, else the shipped, else the score.
 
-    `min_score` is the judge's own threshold. The calibrator is for no judge yet.
+    `min_score` is the judge's own threshold. The calibrator has no scoring key yet.
     """
     kept = Platt() if shipped is None else shipped
     prior = Platt.of_threshold(min_score) if shipped is None else shipped
@@ -132,10 +132,10 @@ def reliability(
 def least_certain(
     platt: Platt, scores: FloatArray, max_share: float
 ) -> tuple[float | None, float | None]:
-    """Return the scores from which, and up to which, all but the least certain items are settled.
+    """Return the scores to accept from, and to reject up to, to settle all but the least certain.
 
-    At most `max_share` of the scores lie between; those farther from a probability of 0.5 are
-    settled first. None where no score is on that side.
+    At most `max_share` of the scores are between them; those farther from a probability of 0.5 are
+    settled first. A bound is None if no settled score is on its side.
     """
     probabilities = platt.probabilities(scores)
     certainty = np.abs(probabilities - 0.5)
@@ -155,9 +155,9 @@ def least_certain(
 
 
 def fit(scores: FloatArray, labels: BoolArray, shipped: Platt | None = None) -> Platt | None:
-    """Return the calibration of some labels; None where scores do not rise with them.
+    """Return the calibration of some labels; None if scores do not rise with them.
 
-    `shipped` is the calibration to depart from as far as labels say; Platt's fit without any.
+    `shipped` is the calibration that the fit is drawn towards; without it the fit is Platt's.
     """
     n_yes = int(labels.sum())
     n_no = len(labels) - n_yes
@@ -173,7 +173,7 @@ def fit(scores: FloatArray, labels: BoolArray, shipped: Platt | None = None) -> 
     near, wide = (_newton(z, labels.astype(np.float64), start, width) for width in (1.0, _WIDER))
     if near is None or wide is None:
         return None
-    # The density of the wider prior is lower everywhere by the product of its widths.
+    # The wider prior's density has a factor of 1 / _WIDER for each of the two parameters.
     change = (wide if wide[1] - 2 * math.log(_WIDER) > near[1] + _CLEARLY else near)[0]
     slope = change.slope * shipped.slope
     intercept = change.slope * shipped.intercept + change.intercept
@@ -185,7 +185,7 @@ def _newton(
 ) -> tuple[Platt, float] | None:
     """Return the logistic regression on x with priors `width` times _PRIOR; inf: without any.
 
-    And the log of how likely it makes the labels under the prior, but for a constant of that.
+    Also returns the log of the labels' evidence, up to a constant of the prior.
     """
     design, precision = np.stack([x, np.ones_like(x)]), (width * np.array(_PRIOR)) ** -2.0
     middle, at = np.array([1.0, 0.0]), np.array([0.0, start])
@@ -197,7 +197,7 @@ def _newton(
             return None
         step = np.linalg.solve(hessian, design @ (p - target) + precision * (at - middle))
         length = float(np.abs(step).sum())
-        # Where labels are nearly separable a full step may overshoot.
+        # If labels are nearly separable a full step may overshoot.
         at = at - min(1.0, 4.0 / max(length, 1e-300)) * step
         if length < 1e-10:
             break
@@ -224,7 +224,7 @@ def _refusal(items: LabelledScores) -> str:
 
 
 def _held_out(items: LabelledScores, prior: Platt, folds: int, seed: int) -> FloatArray:
-    """Return each item's probability by a calibration of the other folds."""
+    """Return each item's probability by a calibration on the other folds."""
     fold_of, n_folds = cluster_folds(items, folds, seed)
     probabilities = np.empty(len(items.labels))
     for fold in range(n_folds):

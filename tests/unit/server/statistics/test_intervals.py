@@ -188,8 +188,8 @@ def test_the_jackknife_gives_each_statistic_its_own_interval_or_none():
     assert found[1].interval.standard_error == pytest.approx(0.5)
     (warning,) = found[1].interval.warnings
     assert warning == (
-        "50% of the resamples leave the number undefined and were left out; the interval speaks "
-        "of the others"
+        "50% of the resamples leave the number undefined and were left out; the interval is of "
+        "the others"
     )
 
 
