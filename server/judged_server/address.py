@@ -1,4 +1,4 @@
-"""Where the server listens: parsing, and who can reach it."""
+"""Addresses to listen on: parses them, and tells which ones other machines can reach."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LONGEST_SOCKET_PATH = 107
-"""Bytes that the kernel takes."""
+"""The kernel's limit in bytes."""
 
 
 class AddressError(Exception):
-    """The address can't be used. The message says what to do."""
+    """An address that can't be used. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Address:
                 )
             return cls(path=absolute)
         host, colon, port = text.rpartition(":")
-        # int() takes the digits of every script, of which no client knows all but these.
+        # int() accepts digits of any script; clients accept only ASCII.
         if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
             raise AddressError(
                 f"{setting}: {text!r} is neither HOST:PORT, with a port from 0 to 65535, nor "
@@ -69,8 +69,8 @@ class Address:
     def refuse_taken(self, setting: str = "listen") -> None:
         """Raise AddressError when another process listens on this Unix socket.
 
-        gRPC unlinks a socket file that it finds, whether or not somebody listens on it, and would
-        silently take over from a running server.
+        gRPC unlinks an existing socket file even if a process listens on it, so it would silently
+        take over from a running server.
         """
         if self.path is None or not self.path.exists():
             return
@@ -86,7 +86,7 @@ class Address:
 
 
 def share_socket(path: Path, mode: str, group: str) -> None:
-    """Give a Unix socket its mode, in octal, and its group, "" for that of the process.
+    """Set a Unix socket's mode, in octal, and its group, "" for that of the process.
 
     Raises AddressError.
     """

@@ -2,10 +2,10 @@
 
     python -m judged_server.healthcheck [ADDRESS]
 
-Exits 0 when the server answers SERVING, else says why and exits 1. Without ADDRESS it asks the
-server that these settings start: the address in the port file, else the one to listen on. One that
-speaks TLS is asked at its port of metrics, which it then needs: the check has no certificate. Owns
-nothing else; who is healthy when is up to `app`.
+Exits 0 if the server answers SERVING; otherwise prints why and exits 1. Without ADDRESS it asks the
+server of these settings: at the address in the port file, else the one to listen on. A server with
+TLS is asked at its metrics port, which must then be set, since the check has no certificate. `app`
+decides when the server is healthy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S = 2.0
 
 def problem(address: str) -> str:
     """Return why the server at `address` is not healthy, "" when it is."""
-    # Not by a proxy of the environment: it would tell of itself.
+    # Not through a proxy of the environment, which would answer for itself.
     with grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),)) as channel:
         try:
             reply = health_pb2_grpc.HealthStub(channel).Check(
@@ -41,11 +41,11 @@ def problem(address: str) -> str:
 
 
 def problem_by_http(address: str, *, tls: bool) -> str:
-    """Return the same of the server whose metrics are at `address`."""
+    """Return why the server with metrics at `address` is not ready, "" when it is."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
     if tls:
         context = ssl.create_default_context()
-        # It asks this machine, and sends nothing.
+        # The request stays on this machine and carries no secret.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_S, context=context)
     try:
@@ -61,7 +61,7 @@ def problem_by_http(address: str, *, tls: bool) -> str:
 def own_problem(settings: Settings) -> str:
     """Return why the server of these settings is not healthy, "" when it is."""
     address, port_file = settings.listen, settings.port_file
-    if port_file is not None and port_file.is_file():  # which knows better than a setting
+    if port_file is not None and port_file.is_file():  # has the port that port 0 picked
         address = port_file.read_text().strip()
     if settings.certificate is None or address.startswith("unix:"):  # a socket has no TLS
         return problem(address)
@@ -74,7 +74,7 @@ def own_problem(settings: Settings) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Ask; return the exit status."""
+    """Run the check; return the exit status."""
     try:
         why = problem(argv[0]) if argv else own_problem(load({}))
     except (SettingsError, AddressError, OSError) as error:

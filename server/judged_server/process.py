@@ -1,17 +1,17 @@
-"""The process that a server is: its threads' priority, its memory, its garbage, its event loop.
+"""Tunes and watches the process: thread priority, memory, garbage collection, event loop.
 
-* gRPC's threads run under SCHED_BATCH. They only hand work on, wake six times in a call, and would
-  each time take the place of the one thread that judges, where both share a core: a small request
-  took the server 13 to 15 % more CPU. A core that is free they get as soon as before.
-* The collector's youngest generation is walked after 700 new objects by default, which a few
-  questions to a language model make, while nearly all of these live until their reply is there: a
-  tenth of the CPU of a question. What a large call has for seconds is old by then, and a cycle of
-  such objects would wait for a rare walk: none should be made.
-* After a burst the C heap keeps what was freed: each thread's part of it up to a limit at its top,
-  which glibc raises to 64 MB, and all that lies below something still in use. So the heap is
-  trimmed once nothing is in work any more.
-* A server that answers nothing is worse than none. When the event loop stands for long, the process
-  ends with status 1, and the stacks of all threads go to standard error.
+* gRPC's threads run under SCHED_BATCH. They only pass work on and wake six times per call. Without
+  it, on a shared core, each wake-up would preempt the thread that judges: a small request took 13
+  to 15 % more CPU. They still get a free core at once.
+* By default the GC walks the youngest generation after 700 new objects. A few questions to a
+  language model make as many, and nearly all live until the reply arrives: 10 % of a question's
+  CPU. Objects that a large call holds for seconds get into the old generation, where a reference
+  cycle would wait for a rare full collection: avoid cycles.
+* After a burst the C heap keeps freed memory: at the top of each thread's arena, up to a limit
+  that glibc raises to 64 MB, and everything below a block still in use. So the heap is trimmed once
+  nothing is in work.
+* A server that hangs is worse than none. If the event loop is blocked for STALL_EXIT_S, the process
+  writes the stacks of all threads to standard error and exits with status 1.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from judged_server import telemetry
 from judged_server.telemetry import Logger
 
 NICENESS = 10
-"""Of threads that run models: what is short goes first on a core."""
+"""Niceness added for threads that run models, so that short work goes first on a core."""
 GC_THRESHOLDS = 5_000, 10, 20
-"""New objects until the youngest are walked, in some 3 ms, and passes until older ones."""
+"""New objects per young collection (some 3 ms), and passes per collection of the older ones."""
 KEPT_AT_TOP_BYTES = 8 << 20
-"""Free memory that each thread's part of the heap keeps at its top,"""
+"""M_TRIM_THRESHOLD: free memory that glibc keeps at the top of each arena."""
 MAPPED_FROM_BYTES = 32 << 20
-"""and from which size on a block is no part of it: both stay as they are here."""
+"""M_MMAP_THRESHOLD: larger blocks are mapped. Setting them stops glibc from adapting both."""
 HIGH_SHARE, CRITICAL_SHARE = 0.85, 0.95
 LOOK_EVERY_S = 0.25
 WORTH_TRIMMING_BYTES = 32 << 20
-"""Growth since the last trim below which none is tried: one takes some 10 ms of a core."""
+"""Growth since the last trim that is worth another one, which takes some 10 ms of CPU."""
 UNLIMITED = 1 << 62
 STALL_EXIT_S = 30.0
 BEAT_S = 0.25
@@ -59,10 +59,10 @@ _log = Logger("process")
 
 @contextmanager
 def batch_scheduling() -> Iterator[None]:
-    """Run all threads that are begun in a `with`, by this one or by those, under SCHED_BATCH.
+    """Run all threads started in a `with`, directly or by such threads, under SCHED_BATCH.
 
-    Linux alone has that policy (sched(7)). Elsewhere, or where the process was given another
-    policy or may not change its own, threads are as they would be.
+    Only Linux has this policy (sched(7)). Does nothing elsewhere, or if the process has another
+    policy already or may not change its own.
     """
     changed = False
     with suppress(AttributeError, OSError):  # a sandbox may forbid it
@@ -77,7 +77,7 @@ def batch_scheduling() -> Iterator[None]:
 
 
 def step_back() -> None:
-    """Give this thread less of a core than others get; only Linux can do that for one thread."""
+    """Lower the priority of this thread by NICENESS; only Linux can do so for one thread."""
     if sys.platform == "linux":
         with suppress(OSError):
             own = os.getpriority(os.PRIO_PROCESS, 0)
@@ -85,9 +85,9 @@ def step_back() -> None:
 
 
 def settle_heap() -> None:
-    """Leave out for ever what is there now, walk the rest more seldom, keep little that is free.
+    """Exempt existing objects from the GC, run it less often, and limit the free heap memory.
 
-    For the end of the start. Of the heap it is glibc's that is told; others stay as they are.
+    Called at the end of start-up. The heap is set up only if the C library is glibc.
     """
     gc.collect()
     gc.freeze()
@@ -99,7 +99,7 @@ def settle_heap() -> None:
 
 
 def trim_heap() -> None:
-    """Give what the C heap has free back to the system, without Python's lock; glibc alone can."""
+    """Return the C heap's free memory to the system, without holding the GIL; glibc only."""
     if hasattr(_C, "malloc_trim"):
         _C.malloc_trim(0)
 
@@ -111,9 +111,9 @@ class _HeapCounts(ctypes.Structure):
 
 
 def heap_in_use() -> int | None:
-    """Return the bytes that the C heap has given out; None where glibc 2.33 is not there to tell.
+    """Return the bytes allocated on the C heap; None without glibc 2.33 or later.
 
-    Resident memory has in it what was freed and kept too.
+    Unlike resident memory, this excludes memory that was freed but kept.
     """
     if not hasattr(_C, "mallinfo2"):
         return None
@@ -123,7 +123,7 @@ def heap_in_use() -> int | None:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where that can't be told."""
+    """Return the resident memory of this process in bytes; 0 if it is unknown."""
     try:
         return int((_PROC / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -131,10 +131,10 @@ def resident_bytes() -> int:
 
 
 def memory_limit() -> int:
-    """Return the smallest memory limit of the process's control groups, UNLIMITED without any.
+    """Return the smallest memory limit of the process's cgroups, UNLIMITED without any.
 
-    What counts against it is the resident memory: the group's own figure has in it files that the
-    kernel would drop.
+    Resident memory is compared with it, not the cgroup's own usage, which includes page cache that
+    the kernel can drop.
     """
     limits = [UNLIMITED]
     for name in ("memory.max", "memory.limit_in_bytes"):
@@ -145,7 +145,7 @@ def memory_limit() -> int:
 
 
 def available_cores() -> int:
-    """Return the cores of this process's affinity, or fewer where a control group grants less.
+    """Return the number of cores by this process's affinity, or by its cgroups' quota if lower.
 
     A quota is rounded to whole cores, at least one.
     """
@@ -161,9 +161,9 @@ def available_cores() -> int:
 
 
 def _group_files(controller: str, *names: str) -> Iterator[str]:
-    """Yield what files of the process's control groups say, of version 1 and 2, from the root down.
+    """Yield the contents of files of the process's cgroups, version 1 and 2, from the root down.
 
-    In a container the root is the container's own, and the path below it may be that of the host.
+    In a container the root is the container's own, and the path may be that of the host.
     """
     folders = [_GROUPS, _GROUPS / controller]
     with suppress(OSError):
@@ -174,12 +174,12 @@ def _group_files(controller: str, *names: str) -> Iterator[str]:
                 parts = takewhile("..".__ne__, Path(path).parts[1:])
                 folders += accumulate(parts, Path.joinpath, initial=folder)
     for folder in folders:
-        with suppress(OSError):  # there is no such file
+        with suppress(OSError):  # the file does not exist
             yield " ".join((folder / name).read_text() for name in names)
 
 
 class Pressure(IntEnum):
-    """How near to its limit the process is."""
+    """How close the process's memory is to its limit."""
 
     NONE = 0
     HIGH = 1
@@ -187,49 +187,49 @@ class Pressure(IntEnum):
 
 
 class Memory:
-    """The memory of a process, which is not short while nobody watches it."""
+    """The memory pressure of a process; always NONE without a watch."""
 
     pressure = Pressure.NONE
 
 
 class MemoryWatch(Memory):
-    """Looks at the process's memory a few times a second, and trims it after a burst."""
+    """Checks the process's memory every LOOK_EVERY_S, and trims the heap after a burst."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._after_trim = resident_bytes()
 
     async def run(self, is_idle: Callable[[], bool]) -> None:
-        """Look until cancelled; `is_idle` says that no request is in work."""
+        """Watch until cancelled; `is_idle` returns whether no request is in work."""
         while True:
             await self.look(is_idle())
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def look(self, idle: bool) -> None:
-        """Note the pressure; trim when that is worth it, or when memory is short."""
-        before, held = self.pressure, self._note()
-        grown = held - self._after_trim > WORTH_TRIMMING_BYTES
+        """Update the pressure; trim the heap if it has grown and the server is idle or short."""
+        before, resident = self.pressure, self._note()
+        grown = resident - self._after_trim > WORTH_TRIMMING_BYTES
         if grown and (idle or self.pressure > Pressure.NONE):
             await asyncio.to_thread(trim_heap)
-            self._after_trim = held = self._note()
+            self._after_trim = resident = self._note()
         if self.pressure > before:
-            _log.warning("short of memory", resident=held, limit=self._limit)
+            _log.warning("short of memory", resident=resident, limit=self._limit)
 
     def _note(self) -> int:
-        held = resident_bytes()
-        high, critical = held > self._limit * HIGH_SHARE, held > self._limit * CRITICAL_SHARE
+        resident, limit = resident_bytes(), self._limit
+        high, critical = resident > limit * HIGH_SHARE, resident > limit * CRITICAL_SHARE
         self.pressure = Pressure(high + critical)
-        return held
+        return resident
 
 
 async def watch_loop(exit_s: float = STALL_EXIT_S) -> None:
-    """Watch how late the event loop is until cancelled; end a process whose loop stands so long."""
+    """Measure the event loop's lag until cancelled; exit if it is blocked for `exit_s`."""
     armed = logged = 0.0
     try:
         while True:
             now = time.monotonic()
             if now - armed > BEAT_S:
-                # Of C and without Python's lock: it ends a process whose lock nobody lets go.
+                # The timer runs in C without the GIL, so it works even if the GIL is stuck.
                 faulthandler.dump_traceback_later(exit_s, exit=True, file=sys.stderr)
                 armed = now
             await asyncio.sleep(BEAT_S)

@@ -1,6 +1,6 @@
 """`judged-server cache`: shows and purges the stored replies of language models.
 
-The file is in `store.kept_rows`, the store of several servers in `store.postgres`.
+They are in a file (`store.kept_rows`), or in the store that servers share (`store.postgres`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from judged_server.settings import Settings, SettingsError, cache_folder
 from judged_server.store.kept_rows import DAMAGED, REPLIES, SIDE_FILES, KeptRows
 
 BUSY_S = 10.0
-"""How long a server that runs may hold the file before this gives up."""
+"""How long to wait for a running server to release the file."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -62,7 +62,7 @@ def manage_cache(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _drop_damaged(folder: Path) -> bool:
-    """Delete what was moved aside: nobody can tell whether it holds what is to go."""
+    """Delete damaged files, which may hold replies to purge; return False if one can't be."""
     try:
         for suffix in SIDE_FILES:
             (folder / f"{DAMAGED}{suffix}").unlink(missing_ok=True)

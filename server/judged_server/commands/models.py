@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Run one of the models commands."""
+    """Run one of the models commands; return the exit status."""
     from judged_server.embedding.models.store import ModelStore  # noqa: PLC0415
 
     store = ModelStore(settings.models_dir)
@@ -61,7 +61,7 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _add(arguments: argparse.Namespace, store: ModelStore) -> None:
-    """Add a model from where the arguments say; raises errors.JudgedError."""
+    """Add a model from a hub or a folder. Raises errors.JudgedError."""
     from judged_server.embedding.models.adding import WritableStore  # noqa: PLC0415
     from judged_server.embedding.models.folder import ModelOptions  # noqa: PLC0415
     from judged_server.embedding.models.store import ModelSourceError  # noqa: PLC0415

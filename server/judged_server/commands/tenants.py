@@ -1,6 +1,6 @@
-"""`judged-server tenants`: adds tenants, makes and revokes their tokens, tells what they use.
+"""`judged-server tenants`: adds tenants, makes and revokes their tokens, shows their usage.
 
-A running server takes over what a command has changed within some seconds.
+A running server applies the changes within a few seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from judged_server.tenants import (
 )
 
 _KEPT = timedelta(hours=24)
-"""How long a token counts on once it has a successor."""
+"""How long a token stays valid once it has a successor."""
 _MOST_DAYS = 3650.0
 
 
@@ -81,7 +81,7 @@ def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
     if path is None:
         raise SettingsError("tenants: name their file with --tenants FILE or JUDGED_TENANTS")
     days = getattr(arguments, "days", None)
-    if days is not None and not 0 < days <= _MOST_DAYS:  # which NaN is not either
+    if days is not None and not 0 < days <= _MOST_DAYS:  # rejects NaN too
         raise SettingsError(f"--days is a number above 0, {_MOST_DAYS:g} at most")
     if arguments.action == "list":
         _list(path)
@@ -101,15 +101,15 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
     name = arguments.name
     if not NAME.fullmatch(name):
         raise SettingsError(f"tenants: {name[:80]!r} can't be a name: it has {NAME_RULE}")
-    # It also makes the file of tokens, and is the lock of the other one.
-    with changing(tokens_beside(path)) as held:
+    # This also creates the file of tokens, and locks the file of tenants.
+    with changing(tokens_beside(path)) as stored:
         known = read_tenants(path).by_name if path.exists() else {}
         text = text_of(path.read_bytes(), str(path)) if path.exists() else ""
-        if name in known and held[0].of(name, _now()):
+        if name in known and stored[0].of(name, _now()):
             raise SettingsError(f"tenants: {name} is there and has a token; use tenants rotate")
         if name not in known:
             text = f"{text.rstrip()}\n\n[tenants.{name}]\n".lstrip()
-            # As of a file with `tenants = {...}`, which takes no table more.
+            # Fails for a file with `tenants = {...}`, to which no table can be added.
             parse_tenants(read_toml(text.encode(), str(path)), str(path))
             replace_text(path, text, 0o600)
             print(f"{name} is added to {path}, where you say what it may use; as yet everything")
@@ -119,10 +119,10 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
 def _new_token(path: Path, arguments: argparse.Namespace) -> None:
     now, name, out = _now(), arguments.name, arguments.out
     ends = None if arguments.days is None else now + timedelta(days=arguments.days)
-    with changing(tokens_beside(path)) as held:
-        before = held[0].of(name, now)
-        held[0], token = held[0].with_new(name, now, _KEPT, ends)
-        if out is not None:  # before the present one is given an end
+    with changing(tokens_beside(path)) as stored:
+        before = stored[0].of(name, now)
+        stored[0], token = stored[0].with_new(name, now, _KEPT, ends)
+        if out is not None:  # before the current token is given an end
             _write_token(out, token)
     when = "" if ends is None else f"; it ends at {_time(ends)}"
     if out is None:
@@ -130,7 +130,7 @@ def _new_token(path: Path, arguments: argparse.Namespace) -> None:
         print(token)
     else:
         print(f"the token of {name} is in {out}{when}")
-    after = {each.id: each for each in held[0].tokens}
+    after = {each.id: each for each in stored[0].tokens}
     for each in before:
         end = after[each.id].ends or now
         till = "has ended" if end <= now else f"counts until {_time(end)}"
@@ -150,10 +150,10 @@ def _write_token(out: Path, token: str) -> None:
 
 
 def _revoke(path: Path, name: str, id_: str) -> None:
-    with changing(tokens_beside(path)) as held:
-        before = held[0]
-        held[0] = before.without(name, id_)
-        ended = len(before.tokens) - len(held[0].tokens)
+    with changing(tokens_beside(path)) as stored:
+        before = stored[0]
+        stored[0] = before.without(name, id_)
+        ended = len(before.tokens) - len(stored[0].tokens)
         if not ended:
             which = f"no token {id_}" if id_ else "no token"
             raise SettingsError(f"tenants: {name} has {which}; see judged-server tenants list")
@@ -180,10 +180,10 @@ def _list(path: Path) -> None:
 
 
 def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
-    """Show what the ledger has of all tenants; money is what was paid or may have been."""
+    """Print the usage of all tenants from the ledger; cost includes what may have been charged."""
     if settings.llm_config is None:
         raise SettingsError("tenants usage: name the file with the models: --llm-config FILE")
-    # Imported here: the other actions need none of it.
+    # Imported here, since only this action needs them.
     from judged.evaluation.datasets.tables import safe_cell  # noqa: PLC0415
 
     from judged_server.llm.budgets import default_ledger  # noqa: PLC0415
@@ -207,7 +207,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
     heads = [*Used._fields[:-1], "cost"]
     cells = [[*map(str, row[:-1]), f"{row.nano / NANO:.9f}"] for row in rows]
     if arguments.csv:
-        # A sheet would compute a name that begins like a formula, as "@cf/a-model" does.
+        # A spreadsheet would evaluate a name that begins like a formula, such as "@cf/a-model".
         safe = [[safe_cell(cell) for cell in row] for row in cells]
         csv.writer(sys.stdout, lineterminator="\n").writerows([heads, *safe])
         return
