@@ -1,1 +1,1 @@
-"""One file a call, in domain values: what is judged, measured or estimated, in which order."""
+"""Use cases, in domain values: what a call judges, measures or estimates, and in which order."""

@@ -1,8 +1,8 @@
-"""The whole pipeline over groups: drop duplicates, judge, match, measure.
+"""Evaluates groups: drops duplicate results, judges, matches, and computes the metrics.
 
-Groups may come in parts. Once a part is judged, what stays of it are a few bytes a verdict, the ids
-of its queries, and the metadata that slices are made by. No metric looks at negative references:
-what matches one is told.
+Groups may come in parts. Once a part is judged, only a few bytes per verdict, the query ids, and
+the metadata of slices are kept. Negative references enter no metric; results that match one are
+reported.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ from judged_server.scheduling.concurrency import run_by_size, run_computation
 from judged_server.usecases.judge_batch import check_groups_fit, fill_expected, judge_batch
 
 _Known = tuple[list[str], Sequence[str], Mapping[str, int]]
-"""The ids that a group retrieved, the relevant ones, and their grades."""
+"""The retrieved ids of a group, its relevant ids, and their grades."""
 
 Once = Callable[[Callable[[Caller], Coroutine[Any, Any, Verdicts]]], Awaitable[Verdicts]]
-"""Gives the verdicts that a piece of work returns, or those that it returned before."""
+"""Runs work and returns its verdicts, or returns those of an earlier run."""
 FaultOf = Callable[[Exception], tuple[errors.JudgedError, VerdictFault]]
-"""Says what a failure is for the whole call, and for one context."""
+"""Returns a failure as an error of the whole call, and as the fault of one context."""
 
 
 @dataclass(slots=True)
 class Part:
-    """Groups that came together, without repeated results, and where they stand in the whole.
+    """Groups that were sent together, without duplicate results, and their place in the whole.
 
-    `number` counts parts and `first` groups, both from 0; `ranks` has for each group the ranks, as
-    they were sent, of the results that are left. `asked` are the groups as the request's judge gets
-    them, `open_ended` says of which it judges each result by itself. `negatives` and `of_families`
-    are what else is to be judged: a group for each that has negatives, which expects those, and the
-    groups as each family reads them. `judged_ids` are those of its groups, if any is matched by
-    document id.
+    `number` is the part's place, `first` that of its first group, both from 0. `ranks` has for each
+    group the original ranks of its remaining results. `asked` are the groups for the request's
+    judge; `open_ended` says in which of them it judges each result by itself. Also judged are
+    `negatives`, one group per group with negatives, which are its expected texts; and
+    `of_families`, the groups as each family's judge reads them. `judged_ids` is set if a group is
+    matched by document id.
     """
 
     first: int
@@ -80,7 +80,7 @@ class Part:
     judged_ids: JudgedIds | None = None
 
     def document_ids(self, index: int) -> Sequence[str]:
-        """Return the ids of a group's results; those without one are called by their rank."""
+        """Return the ids of a group's results, "retrieved_RANK" where there are no ids."""
         ids = self.groups[index].document_ids
         return ids or [f"retrieved_{rank}" for rank in self.ranks[index]]
 
@@ -98,14 +98,14 @@ class Part:
 
 
 _SHARED = ("query_id", "query", "expected", "relevant_document_ids", "negatives", "grades")
-"""What is the same in all parts of a group."""
+"""The fields that must be equal in all parts of a group."""
 
 
 @dataclass
 class DistinctGroups:
-    """Takes groups in parts, and drops what a retriever returned twice; `strict`, it raises.
+    """Takes groups in parts and drops duplicate results; with `strict` it raises instead.
 
-    `places` has the place of each query by its id, in order; `n_dropped` results were repeated.
+    `places` has the place of each query by id, in order; `n_dropped` counts dropped results.
     """
 
     strict: bool
@@ -116,9 +116,9 @@ class DistinctGroups:
     _n_received: int = 0
 
     def add(self, groups: Sequence[Group], *, continues: bool) -> Part:
-        """Return the next part; with `continues` its first group is more of the last one.
+        """Return the next part; with `continues` its first group continues the last one.
 
-        Raises InvalidField for an id that is missing or was there before.
+        Raises InvalidField for an id that is missing or repeated.
         """
         first = len(self.places) - continues
         distinct: list[Group] = []
@@ -161,9 +161,9 @@ class DistinctGroups:
             need(alike or not retrieve, f"{path}.{name}", rule)
 
     def _kept(self, group: Group, path: str) -> list[int] | None:
-        """Return the places to keep of a group's results, None when nothing repeats.
+        """Return the places of a group's results to keep, None to keep all.
 
-        A result that has the id of an earlier one repeats it if it has its text, or span, too.
+        A duplicate has the id of an earlier result and, if given, the same text or span.
         """
         if not group.document_ids:
             return None
@@ -186,17 +186,17 @@ class DistinctGroups:
 
 
 def results_of(verdicts: Verdicts, groups: Sequence[tuple[int, int]]) -> JudgedResults:
-    """Return the results of groups by how many each retrieved, and expected."""
+    """Return the judged results of groups, given as pairs (n_retrieved, n_expected)."""
     sizes: IntArray = np.array(groups, np.int64).reshape(-1, 2)
     missing = verdicts.columns.filled("statuses") != Status.OK
     return JudgedResults(verdicts.relevant, sizes[:, 0], sizes[:, 1], missing)
 
 
 def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> JudgedResults:
-    """Return the results of all parts as one; each has `missing`, `gains` and `open_ended`.
+    """Join the results of all parts; each must have `missing`, `gains` and `open_ended`.
 
-    `begins` are the groups, counted over all parts, that continue no other; `n_dropped` the
-    duplicates that were dropped.
+    `begins` are the places, over all parts, of groups that continue no other; `n_dropped` is the
+    number of dropped duplicates.
     """
 
     def joined(name: str) -> Any:  # noqa: ANN401 - an array
@@ -226,10 +226,10 @@ def join(parts: Sequence[JudgedResults], begins: IntArray, n_dropped: int) -> Ju
 
 @dataclass(slots=True)
 class FamilyJudge:
-    """The metrics of one family that were asked for, and the judge they bring.
+    """The requested metrics of one family, and the judge that they need.
 
-    `place` is where the first of them stands in the request. The judge is None as long as nothing
-    was received that it could judge.
+    `place` is the place of the first one in the request. The judge is None until something that it
+    could judge is received.
     """
 
     spec: JudgeSpec
@@ -238,9 +238,9 @@ class FamilyJudge:
     judge: Judge | None = None
 
     def read(self, groups: Sequence[Group], first: int = 0) -> list[Group]:
-        """Return the groups as this judge reads them; `first` is the place of the first of them.
+        """Return the groups as this judge reads them; `first` is the place of the first one.
 
-        Raises InvalidField where the judge compares texts and a group brings none.
+        Raises InvalidField if the judge compares texts and a group brings none.
         """
         return [self._read(group, index) for index, group in enumerate(groups, first)]
 
@@ -261,10 +261,10 @@ class FamilyJudge:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPart:
-    """The verdicts of a part by the request's judge, None where it had nothing to do.
+    """The verdicts of a part by the request's judge, None if it was not needed.
 
-    `on_negatives` are the verdicts of its results against the negatives of their groups, None where
-    there are none; `matches` those that match.
+    `on_negatives` are the verdicts on its results against the negatives of their groups, None
+    without negatives; `matches` are the results that match.
     """
 
     verdicts: Verdicts | None
@@ -275,11 +275,11 @@ class JudgedPart:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Metrics over groups, and what they rest on.
+    """Metrics over groups, and the verdicts that they are based on.
 
-    `identity` is that of the request's judge, None where it had nothing to do. `counts` are those
-    of the verdicts of every judge that ran for the metrics. The matches of `negatives` are those of
-    its parts.
+    `identity` is that of the request's judge, None if it was not needed. `counts` are over the
+    verdicts of all judges that ran for the metrics. The matches in `negatives` are those passed to
+    `measure`.
     """
 
     table: MetricTable
@@ -294,9 +294,8 @@ class Evaluation:
 class PartedEvaluation:
     """One evaluation: parts are received in order, judged in any order, and measured together.
 
-    The judge of `spec` runs if a metric needs it, if there are negatives, and where its verdicts
-    are to be kept. Raises InvalidField, as it is made, for metrics that the matching leaves
-    undefined.
+    The judge of `spec` runs if a metric needs it, if there are negatives, or if its verdicts are to
+    be kept. The constructor raises InvalidField for metrics that are undefined under the matching.
     """
 
     catalog: JudgeCatalog
@@ -314,7 +313,7 @@ class PartedEvaluation:
     _failure: errors.JudgedError | None = None
 
     def __post_init__(self) -> None:
-        """Find whose judges the metrics need."""
+        """Find the judges that the metrics need."""
         measures, options = self.measures, self.options
         check_modes(measures, options.matching, families=True, by_id=True)
         self._own = [measure for measure in measures if not measure.metric.family]
@@ -335,14 +334,14 @@ class PartedEvaluation:
 
     @property
     def identity(self) -> JudgeIdentity | None:
-        """The request's judge; None as long as nothing was received that it could judge."""
+        """The request's judge; None until something that it could judge is received."""
         return None if self._judge is None else self._judge.identity
 
     async def receive(self, groups: Sequence[Group], *, continues: bool = False) -> Part:
-        """Return the next part, its results without duplicates, ready to be judged.
+        """Return the next part without duplicate results, ready to be judged.
 
-        With `continues` its first group goes on where the last one ended. Raises InvalidField and
-        what the catalog raises; paths count groups over all parts.
+        With `continues` its first group continues the last one. Raises InvalidField and what the
+        catalog raises; paths count groups over all parts.
         """
         all_by_id = all(group.by_id for group in groups)
         check_modes(self.measures, self.options.matching, families=True, by_id=all_by_id)
@@ -364,7 +363,7 @@ class PartedEvaluation:
         return part
 
     def _prepare(self, part: Part, judge: Judge) -> None:
-        """Fill in what the request's judge is to be asked. Raises InvalidField."""
+        """Set what the request's judge will be asked. Raises InvalidField."""
         if self._asks_own:
             check_groups_fit(judge, part.groups, first=part.first)
             part.asked = fill_expected(judge, part.groups)
@@ -386,8 +385,8 @@ class PartedEvaluation:
     ) -> JudgedPart:
         """Return the verdicts of a part.
 
-        A failure is raised, but with `fault_of` it is the fault of each context: `measure` then
-        raises only if nothing at all was judged. InvalidField is raised either way.
+        Failures are raised, but with `fault_of` they become the fault of each context: `measure`
+        then raises only if nothing at all was judged. InvalidField is raised in any case.
         """
         n = len(part.asked)
         both = await self._verdicts(self._judge, [*part.asked, *part.negatives], once, fault_of)
@@ -395,7 +394,7 @@ class PartedEvaluation:
         columns = [verdicts] if self._own else []
         for place, family in enumerate(self._families):
             own, judge = self.identity, family.judge
-            if judge is None:  # and so nothing in this part or before it could be judged
+            if judge is None:  # nothing in this part or before it could be judged
                 columns.append(verdicts)
             elif (
                 own is not None and self._asks_own and own.scoring_key == judge.identity.scoring_key
@@ -423,9 +422,9 @@ class PartedEvaluation:
         return JudgedPart(verdicts if self._asks_own else None, on_negatives, matches, usage)
 
     def _results(self, part: Part, verdicts: Verdicts, *, own: bool) -> JudgedResults:
-        """Return the results of a part by one of its judges.
+        """Return the results of a part by one of its judges; `own` says it is the request's.
 
-        The families give no grades and need expected texts.
+        Only that judge may give grades and judge open-ended groups.
         """
         groups = part.asked if own else part.groups
         max_grade = self.identity.max_grade if own and self.identity is not None else 0
@@ -439,18 +438,18 @@ class PartedEvaluation:
         )
 
     async def whole(self, groups: Sequence[Group]) -> tuple[Evaluation, JudgedPart]:
-        """Return the metrics of groups that come all at once, and their verdicts.
+        """Return the metrics of groups that are sent all at once, and their verdicts.
 
-        Raises as judging and the metrics do, with paths.
+        Raises what judging and the metrics raise, with paths.
         """
         judged = await self.judge(await self.receive(groups))
         return await self.measure(judged.matches), judged
 
     async def measure(self, matches: Sequence[NegativeMatch] = ()) -> Evaluation:
-        """Return the metrics of all parts, which are all judged; `matches` are told with them.
+        """Return the metrics of all parts, which must be judged; `matches` are reported with them.
 
-        Raises InvalidField when there is none, the first failure when nothing at all could be
-        judged, and as the metrics do.
+        Raises InvalidField without any part, the first failure if nothing at all could be judged,
+        and what the metrics raise.
         """
         need(bool(self._judged), "groups", "must hold at least one group")
         if self._failure is not None and not self._answered:
@@ -467,7 +466,7 @@ class PartedEvaluation:
         return Evaluation(table, query_ids, identity, self._counts, report, self._usage)
 
     def _distinct(self, groups: Sequence[Group], *, continues: bool) -> Part:
-        """Return the groups without repeated results, and look at the ids of those with some."""
+        """Return the groups without duplicate results, and sample their document ids."""
         part = self._groups.add(groups, continues=continues)
         known: list[_Known] = []
         if any(group.by_id for group in part.groups):
@@ -476,7 +475,7 @@ class PartedEvaluation:
                 for i, group in enumerate(part.groups)
             ]
             part.judged_ids = JudgedIds.of(known)
-        # The last group waits until it is known whether the next part goes on with it.
+        # The last group is sampled later, since the next part may continue it.
         if continues and known and self._last_known:
             begun = self._last_known[0][0]
             begun += known[0][0]
@@ -487,9 +486,9 @@ class PartedEvaluation:
         return part
 
     def _settle(self, groups: Sequence[Group]) -> None:
-        """Choose the judges; `groups` show whether they are to compare the caller's vectors.
+        """Choose the judges; `groups` show whether they compare the caller's vectors or spans.
 
-        Raises as the catalog does where one can't run here.
+        Raises what the catalog raises for a judge that can't run on this server.
         """
         judge = self.catalog.choose(self.spec, groups=groups)
         if groups:

@@ -1,4 +1,4 @@
-"""BatchJudge: run the judge over the groups; EstimateBatch: what that would cost."""
+"""Runs a judge over groups (BatchJudge), and estimates the cost (EstimateBatch)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def judge_batch(
 ) -> Verdicts:
     """Return one verdict for each context of the groups, in order.
 
-    Raises InvalidField when a group brings what the judge does not take, texts to a judge of
-    vectors, say.
+    Raises InvalidField if a group brings what the judge does not take, such as texts for a judge of
+    vectors.
     """
     check_groups_fit(judge, groups, field)
     groups = fill_expected(judge, groups)
@@ -47,9 +47,9 @@ async def judge_batch(
 
 
 def fill_expected(judge: Judge, groups: Sequence[Group]) -> Sequence[Group]:
-    """Return the groups with one blank expected text where a judge needs none and none is given.
+    """Return the groups; open-ended ones get one empty expected text if the judge needs none.
 
-    Each of their results then has one verdict.
+    So each of their results has one verdict.
     """
     if judge.needs_expected or not any(_lacks_expected(group) for group in groups):
         return groups
@@ -63,7 +63,7 @@ def _lacks_expected(group: Group) -> bool:
 def check_groups_fit(
     judge: Judge, groups: Sequence[Group], field: str = "groups", first: int = 0
 ) -> None:
-    """Raise InvalidField when a group brings what the judge does not take.
+    """Raise InvalidField if a group brings what the judge does not take.
 
     `first` is the place of the first group in `field`.
     """
@@ -75,13 +75,13 @@ def check_groups_fit(
 
 
 def _unfit_field(judge: Judge, group: Group, path: str) -> errors.InvalidField:
-    """Return the error of a group that does not bring what the judge takes."""
+    """Return the error for a group that does not bring what the judge takes."""
     name, wants, hint = "", "texts only", ""
     if judge.wants_embeddings:
         name, wants = "embeddings", "your vectors in every group"
     elif judge.wants_spans:
         name, wants = "spans", "spans in every group"
-    # The field that is there and should not be, else the one that should be there and is not.
+    # Name the unexpected field if there is one, else the missing one.
     if group.embeddings is not None:
         name = "embeddings"
     elif group.spans is not None:
@@ -90,20 +90,20 @@ def _unfit_field(judge: Judge, group: Group, path: str) -> errors.InvalidField:
 
 
 _AT_ONCE = 32
-"""Look-ups in the cache between two breaths of the event loop."""
+"""Cache look-ups before the event loop gets to run other tasks."""
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """Estimates work. One instance serves all calls of a process."""
+    """Estimates the cost of work. One instance serves all calls of a process."""
 
     model_caller: ModelCaller
     currency: str
 
     async def judging(self, judge: Judge, groups: Sequence[Group], mode: CacheMode) -> CostEstimate:
-        """Return what judging the groups would take; no calls for judges that ask no model.
+        """Return the estimate for judging the groups; 0 calls if the judge asks no model.
 
-        What a limit on money would leave unasked is counted too.
+        Budgets are ignored: questions that they would refuse are counted too.
         """
         groups = fill_expected(judge, groups)
         contexts = sum(group.n_contexts for group in groups)
@@ -118,11 +118,11 @@ class Estimator:
     async def scoring(
         self, items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer], mode: CacheMode
     ) -> CostEstimate:
-        """Return what scoring the items would take."""
+        """Return the estimate for scoring the items."""
 
         def planned_calls() -> Iterable[PlannedCall]:
             for scorer in scorers:
-                # Items that are alike in what a rubric reads are asked about once.
+                # Items whose texts for this rubric are equal are asked about once.
                 for item in {scorer.texts_of(item): item for item in items}.values():
                     yield from scorer.planned_calls(item)
 
@@ -146,7 +146,7 @@ class Estimator:
         return await IN_PYTHON.run(partial(_sum, begun, planned_calls(), hits))
 
     async def _hits(self, planned_calls: Iterable[PlannedCall]) -> set[int]:
-        """Return the places of those that the cache would answer."""
+        """Return the places of the planned calls that the cache would answer."""
         hits = set()
         for place, planned in enumerate(planned_calls):
             if place % _AT_ONCE == 0:
@@ -163,7 +163,7 @@ def _distinct(texts: Iterable[Sequence[str]]) -> int:
 def _sum(
     begun: CostEstimate, planned_calls: Iterable[PlannedCall], hits: Collection[int]
 ) -> CostEstimate:
-    """Return the sum of all that the cache would not answer, looking for a caller between them."""
+    """Return the sum of the calls the cache would not answer. Calls `checkpoint` for each one."""
     calls = input_tokens = output_tokens = 0
     cost: int | None = 0
 

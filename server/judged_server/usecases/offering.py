@@ -1,7 +1,7 @@
-"""What callers may ask for: all that the server has, or as much of it as their tenant is allowed.
+"""Offerings: the judges, rubrics and models that a caller may use, by its tenant's permissions.
 
-A tenant with less gets a catalog that has only that. So what it may not use is not there for it,
-and can't be told from what nobody has: not by the words of an error, nor by the time it takes.
+A restricted tenant gets a catalog with only what it may use. So for it a forbidden judge does not
+exist: neither error messages nor their timing tell it from one that the server does not have.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # its import brings aiohttp, which most servers never need
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """The judges, rubrics and models that some callers may use."""
+    """The judges, rubrics and models for callers with the same permissions."""
 
     catalog: JudgeCatalog
     scoring: Scoring
@@ -50,10 +50,10 @@ class Offering:
 
 @dataclass(eq=False, repr=False)
 class Offerings(dict[Allowed, Offering]):
-    """What callers may ask for, by what they are allowed; made when first looked up.
+    """Offerings by permissions, each built at its first look-up.
 
     The `kinds` need no model. All callers may name the `calibrations`, with judges that they may
-    use. Raises UnknownJudge, and SettingsError, as it is made.
+    use. The constructor raises UnknownJudge and SettingsError.
     """
 
     kinds: Sequence[AnyKind]
@@ -65,16 +65,16 @@ class Offerings(dict[Allowed, Offering]):
     calibrations: Mapping[str, Calibrator]
 
     def __post_init__(self) -> None:
-        """Make what those may ask for who may use everything."""
+        """Build the offering of callers without restrictions."""
         _ = self[EVERYTHING]
 
     def __missing__(self, allowed: Allowed) -> Offering:
-        """Make what those who are allowed this much may ask for."""
+        """Build the offering for these permissions."""
         made = self[allowed] = self._make(allowed)
         return made
 
     def check(self, tenant: Tenant) -> None:
-        """Raise SettingsError where a tenant is allowed something that is not here. Reads files."""
+        """Raise SettingsError if a tenant is allowed something unknown. Reads files."""
         everything = self[EVERYTHING]
         judges = [offer.kind for offer in everything.offers()]
         models = [model.card.name for model in everything.chat_models]
@@ -116,9 +116,9 @@ class Offerings(dict[Allowed, Offering]):
         return Offering(catalog, scoring, tuple(rubrics.values()), listed, embedders)
 
     def _default(self, kinds: Sequence[AnyKind], allowed: Allowed) -> str:
-        """Return the server's default judge, or the first that may stand in its place.
+        """Return the server's default judge, or the first allowed one that is not composed.
 
-        Raises SettingsError where none may.
+        Raises SettingsError if there is no such judge.
         """
         names = [kind.kind for kind in kinds]
         if self.default_judge in names or allowed == EVERYTHING:

@@ -1,4 +1,4 @@
-"""The way of ScoreAnswers: settle the rubrics, score each pair of item and rubric, sum up."""
+"""Implements ScoreAnswers: settles the rubrics, scores each pair of item and rubric, sums up."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from judged_server.scheduling.concurrency import Begun, choose_class, work_in_wi
 from judged_server.telemetry import Logger
 
 MAX_IN_WORK = 256
-"""Pairs of one call that are in work, or wait for a slow reader, and questions of it that wait for
-a model."""
+"""The most pairs of one call in work or waiting for a slow reader; also its concurrent questions
+to models."""
 
 _MAX_BUILT = 256
 _SEND_S = 0.0003
-"""About what it takes to write one score: time that the last ones of a large call need."""
+"""Approximate time to write one score, reserved before the deadline for all of a call's scores."""
 
 _NO_TIME = VerdictFault(
     0,
@@ -58,26 +58,23 @@ _NO_TIME = VerdictFault(
 )
 
 Once = Callable[[object, Callable[[], Coroutine[Any, Any, AnswerScore]]], Awaitable[AnswerScore]]
-"""Returns a score by all that it depends on: of another try of the same call, or a new one."""
+"""Returns the score for these facts: one from another try of the same call, or a new one."""
 
 _log = Logger("scoring")
 
 
 @dataclass
 class Scoring:
-    """Scores answers. One instance serves all calls of a process.
-
-    Requests may name the `calibrations`.
-    """
+    """Scores answers; requests may name the `calibrations`. One instance serves a whole process."""
 
     kind: AnswersKind
     calibrations: Mapping[str, Calibrator] = field(default_factory=dict)
     _built: OrderedDict[str, AnswerScorer] = field(default_factory=OrderedDict)
 
     def offer(self) -> Offer | None:
-        """Return the judge `answers` as GetServerInfo lists it, with the first rubric it takes.
+        """Return the judge `answers` for GetServerInfo, with the first rubric that scores answers.
 
-        None where there is no such rubric.
+        None if there is no such rubric.
         """
         profile = self.kind.profile
         rubric = next((each for each in self.kind.rubrics.values() if each.scores_answers), None)
@@ -92,15 +89,15 @@ class Scoring:
         return Offer(self.kind.kind, profile, scorer.identity.signature, "")
 
     def choose(self, specs: Sequence[RubricSpec], field: str = "rubrics") -> list[AnswerScorer]:
-        """Return a scorer for each spec; `field` is where they stand in the request.
+        """Return a scorer for each spec; `field` is their path in the request.
 
         Raises InvalidField, UnknownRubric and ModelNotConfigured.
         """
         check_unique([spec.rubric.partition("@")[0] for spec in specs], field + "[{}].rubric")
-        keys = [repr(spec) for spec in specs]  # with the types of parameters: true is not 1
+        keys = [repr(spec) for spec in specs]  # repr keeps the types of parameters: true is not 1
         if all(key in self._built for key in keys):
             return [self._built[key] for key in keys]
-        # All are settled before one is built, which needs a model: a wrong field is named first.
+        # Validate all before building one, which needs a model: field errors come first.
         builders = [self._builder(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
         scorers = [build() for build in builders]
         self._built.update(zip(keys, scorers, strict=True))
@@ -130,9 +127,9 @@ class Scoring:
             calibrator = find_calibrator(
                 spec.calibration, self.calibrations, f"{field}.calibration"
             )
-        of_labels = None if calibrator is None else calibrator.min_score
-        bars = spec.min_score, of_labels, rubric.min_score
-        min_score = next(bar for bar in bars if bar is not None)
+        calibrated = None if calibrator is None else calibrator.min_score
+        candidates = spec.min_score, calibrated, rubric.min_score
+        min_score = next(each for each in candidates if each is not None)
         parameters = settle(self.kind.profile, spec.parameters, f"{field}.parameters")
         weights = _weights(rubric, spec.weights, f"{field}.weights")
 
@@ -151,14 +148,14 @@ class Scoring:
         caller: Caller,
         once: Once | None = None,
     ) -> AsyncGenerator[AnswerScore | ScoreSummary, None]:
-        """Yield each score of an item by a scorer as soon as it is there, the summary last.
+        """Yield the score of each item by each scorer as soon as it is done, then the summary.
 
-        Items that are alike in what a rubric reads are asked about once; the score of the others
-        took nothing. What failed, or could not be had in time, is a score with a fault. While
-        nobody takes them no more than MAX_IN_WORK are begun. Closing it ends all that is under way,
-        but for what `once` lets go on: it shares each score with other tries of the same call.
-        Raises InvalidField for a limit on money where a model has no price, and ModelNotConfigured
-        where a model may have to be asked and has no key.
+        Items whose texts for a rubric are equal are asked about once; the others' scores have no
+        usage. A failure or timeout is a score with a fault. If scores are not consumed, at most
+        MAX_IN_WORK are begun. `once` shares each score with other tries of the same call. Closing
+        the generator cancels all work except what `once` keeps running. Raises InvalidField for a
+        cost limit if a model has no price, and ModelNotConfigured if a model that may be asked has
+        no key.
         """
         asking = self._asking(caller, scorers, len(items))
         pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
@@ -174,10 +171,10 @@ class Scoring:
 
         async with aclosing(work_in_window(begun(), MAX_IN_WORK)) as answers:
             async for number, places, found in answers:
-                # The others are alike, and so they took nothing more.
-                took = scorers[number].asked.nothing
+                # Items with the same texts get the same score, without usage of their own.
+                unused = scorers[number].asked.nothing
                 others = (items[place].item_id for place in places[1:])
-                for each in (found, *(replace(found, item_id=i, usage=took) for i in others)):
+                for each in (found, *(replace(found, item_id=i, usage=unused) for i in others)):
                     summing[number].add(each)
                     yield each
         refuse_if_nothing_asked(
@@ -194,7 +191,7 @@ class Scoring:
                 raise unpriced()
         call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache, ANSWERS)
         if caller.deadline is not None:
-            # What is left of the time must do for the scores that were not begun, too.
+            # Questions end early enough to leave time for writing all scores.
             left_s = caller.deadline - asyncio.get_running_loop().time()
             ends_at = caller.deadline - min(len(scorers) * n_items * _SEND_S, left_s / 2)
             call_options = replace(call_options, ends_at=min(call_options.ends_at, ends_at))
@@ -205,11 +202,11 @@ class Scoring:
 async def _score(
     scorer: AnswerScorer, item: AnswerItem, asking: Asking, once: Once | None
 ) -> AnswerScore:
-    """Return the score of one item; a bug is its fault alone, a failure that of the call."""
+    """Return the score of one item. A bug becomes its fault; a JudgedError fails the call."""
     if asyncio.get_running_loop().time() >= asking.call_options.ends_at:
         return scorer.missing(item, _NO_TIME)
     identity, how = scorer.identity, (asking.call_options.cache, asking.keep_replies)
-    # All that a score depends on, and nothing that two tries may differ in.
+    # All that a score depends on, and nothing that may differ between tries.
     facts = identity.signature, identity.min_score, how, scorer.texts_of(item)
     try:
         if once is None:
@@ -224,7 +221,7 @@ async def _score(
 
 
 class _Sum:
-    """Counts the scores of one scorer."""
+    """Accumulates the scores of one scorer for its summary."""
 
     def __init__(self, scorer: AnswerScorer) -> None:
         self._scorer = scorer
@@ -243,7 +240,7 @@ class _Sum:
             self._scores.append(score.score)
 
     def summary(self) -> RubricSummary:
-        # Summed exactly: scores come in any order, and the mean must not depend on it.
+        # fmean sums exactly, so the mean does not depend on the order of the scores.
         mean, scorer = fmean(self._scores) if self._scores else None, self._scorer
         counts = ScoreCounts(**self._counts)
         return RubricSummary(scorer.asked.rubric.id, mean, counts, scorer.identity)
@@ -252,9 +249,9 @@ class _Sum:
 def distinct_pairs(
     items: Sequence[AnswerItem], scorers: Sequence[AnswerScorer]
 ) -> list[tuple[int, list[int]]]:
-    """Return each scorer by its number with the places of items that are alike to it.
+    """Return pairs of a scorer's number and the places of items with equal texts for it.
 
-    Those of the first item stand first.
+    Pairs of the first item come first.
     """
     found: dict[tuple[int, object], list[int]] = {}
     for place, item in enumerate(items):

@@ -1,9 +1,9 @@
-"""What a tenant may send a second.
+"""Limits the tokens per second that a tenant may send.
 
-Work is counted before it is read, in tokens, by the size of its message. A bucket holds what a
-tenant may send in BURST_S. A message is let in as long as anything is left, however large it is,
-and what it takes beyond that is made up for before the next one: so any message goes through at
-last, and in the long run no more does than the limit says.
+Work is counted before it is parsed, in tokens estimated from the size of its message. A token
+bucket holds what a tenant may send in BURST_S. A message of any size is admitted while the bucket
+is not empty, and may leave it in debt, which must refill before the next one. So any message gets
+through eventually, and the average rate keeps the limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUNDING = 1e-6
 
 @dataclass(slots=True)
 class _Bucket:
-    """What is left of what was there `at` a time; below 0 it is owed."""
+    """A token bucket: the tokens `left` at time `at`; negative for a debt."""
 
     left: float
     at: float
@@ -35,9 +35,9 @@ class TenantRates:
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
 
     def charge(self, tenant: Tenant, size: int) -> None:
-        """Take a message of so many bytes from what a tenant may send.
+        """Charge a tenant for a message of `size` bytes.
 
-        Raises TenantLimit, which says when it may, where it has nothing left.
+        Raises TenantLimit, with a retry delay, if the tenant's bucket is empty.
         """
         if (wait_s := self._take(tenant, size)) > 0:
             rate = tenant.tokens_per_second or 0
@@ -49,12 +49,12 @@ class TenantRates:
             )
 
     async def pace(self, tenant: Tenant, size: int) -> None:
-        """Take a message of a stream in the same way; return once the next one may be read."""
+        """Charge a tenant for a stream's message, after waiting until its bucket is not empty."""
         while (wait_s := self._take(tenant, size)) > 0:
             await self.clock.sleep(wait_s)
 
     def _take(self, tenant: Tenant, size: int) -> float:
-        """Take a message, or return in how many seconds the tenant has something left."""
+        """Charge a message and return 0, or return the seconds until the bucket is not empty."""
         tokens = int(size / BYTES_A_TOKEN)
         if (rate := tenant.tokens_per_second) is None or not tokens:
             return 0.0

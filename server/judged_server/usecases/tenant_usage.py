@@ -1,4 +1,4 @@
-"""What a tenant has asked of language models."""
+"""Reports a tenant's usage of language models."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BACK_AFTER_S = 1.0
 
 
 async def tenant_usage(budgets: Budgets, days: int) -> TenantUsage:
-    """Return what the tenant of the call in work used in so many days, today among them.
+    """Return the usage of the current call's tenant in the last `days` days, today included.
 
-    Raises Overloaded when the file can't be read now.
+    Raises Overloaded if the ledger can't be read now.
     """
     since = (Clock().date() - timedelta(days=days - 1)).strftime(Period.DAY.value)
     try:
