@@ -151,7 +151,7 @@ class App:
         self._services = Services(servicer, self._health, self._interceptor)
         self._listeners = {name: self._listener(each) for name, each in addresses.items()}
         self._metrics_token: Token | None = None
-        self._ports = self._made_ports()
+        self._ports = self._make_ports()
         self._export = _otlp_export(settings)
 
     async def start(self) -> None:
@@ -197,10 +197,10 @@ class App:
         warning says that it reloads nothing. SIGUSR1 writes all threads' stacks to standard error.
         """
         loop = asyncio.get_running_loop()
-        asked: asyncio.Queue[str] = asyncio.Queue()
+        requests: asyncio.Queue[str] = asyncio.Queue()
 
-        def ask(number: int, _: object) -> None:
-            loop.call_soon_threadsafe(asked.put_nowait, signal.Signals(number).name)
+        def request_stop(number: int, _: object) -> None:
+            loop.call_soon_threadsafe(requests.put_nowait, signal.Signals(number).name)
 
         def reload_nothing(_: int, __: object) -> None:
             warn = partial(_log.warning, "SIGHUP reloads nothing", read_at_start=_READ_AT_START)
@@ -209,18 +209,18 @@ class App:
         # First of all, since a signal that arrives while the model loads must not be lost. Not with
         # the loop's own handlers: once the loop ends, the next signal would kill the process.
         for number in _STOP_SIGNALS:
-            signal.signal(number, ask)
-        signal.signal(signal.SIGHUP, ask if sys.stderr.isatty() else reload_nothing)
+            signal.signal(number, request_stop)
+        signal.signal(signal.SIGHUP, request_stop if sys.stderr.isatty() else reload_nothing)
         # For a server that hangs: the stacks show where.
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
         if self._settings.stop_with_stdin:
-            ends = partial(loop.call_soon_threadsafe, asked.put_nowait, "end of standard input")
+            ends = partial(loop.call_soon_threadsafe, requests.put_nowait, "end of standard input")
             threading.Thread(target=_await_end_of_stdin, args=(ends,), daemon=True).start()
         await self.start()
         grace_s = self._settings.grace_s
-        _log.info("draining", signal=await asked.get(), grace_s=grace_s)
+        _log.info("draining", signal=await requests.get(), grace_s=grace_s)
         drain = asyncio.create_task(self.stop(grace_s))
-        again = asyncio.create_task(asked.get())
+        again = asyncio.create_task(requests.get())
         await asyncio.wait({drain, again}, return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
             _log.warning("drain cut short")
@@ -308,7 +308,7 @@ class App:
                 raise
             _log.warning("semantic judge unavailable", reason=error.message)
 
-    def _made_ports(self) -> dict[str, Port]:
+    def _make_ports(self) -> dict[str, Port]:
         """Return the HTTP ports for calls and metrics. Raises AddressError and SettingsError."""
         # Imported only if used: aiohttp and Prometheus's client slow the start.
         ports: dict[str, Port] = {}

@@ -131,8 +131,8 @@ class Port:
         self._is_ready = is_ready
         self._socket: socket.socket | None = None
         self._site: web.SockSite | None = None
-        application.router.add_get("/healthz", self._tell_health, allow_head=False)
-        application.router.add_get("/readyz", self._tell_ready, allow_head=False)
+        application.router.add_get("/healthz", self._get_health, allow_head=False)
+        application.router.add_get("/readyz", self._get_ready, allow_head=False)
         application.on_response_prepare.append(_make_safe)
         self._runner = _Runner(
             application,
@@ -188,11 +188,11 @@ class Port:
         if self._socket is not None and self.address.path is not None:
             self.address.path.unlink(missing_ok=True)
 
-    async def _tell_health(self, _: web.Request) -> web.Response:
+    async def _get_health(self, _: web.Request) -> web.Response:
         """Answer "ok": the event loop runs."""
         return web.Response(text="ok\n")
 
-    async def _tell_ready(self, _: web.Request) -> web.Response:
+    async def _get_ready(self, _: web.Request) -> web.Response:
         if self._is_ready():
             return web.Response(text="ready\n")
         return web.Response(text="not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)

@@ -138,9 +138,9 @@ def memory_limit() -> int:
     """
     limits = [UNLIMITED]
     for name in ("memory.max", "memory.limit_in_bytes"):
-        for said in _group_files("memory", name):
+        for text in _group_files("memory", name):
             with suppress(ValueError):  # "max": no limit
-                limits.append(int(said))
+                limits.append(int(text))
     return min(limits)
 
 
@@ -152,9 +152,9 @@ def available_cores() -> int:
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
-        for said in _group_files("cpu", *names):
+        for text in _group_files("cpu", *names):
             with suppress(ValueError, ZeroDivisionError):  # "max": no quota
-                quota, period = map(int, said.split())
+                quota, period = map(int, text.split())
                 if quota > 0:
                     cores = min(cores, round(quota / period))
     return max(1, cores)
@@ -237,6 +237,6 @@ async def watch_loop(exit_s: float = STALL_EXIT_S) -> None:
             telemetry.note("loop_lag_seconds", lag_s)
             if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
                 logged = now
-                _log.warning("the event loop was held up", ms=round(lag_s * 1e3))
+                _log.warning("the event loop was blocked", ms=round(lag_s * 1e3))
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -47,7 +47,7 @@ class Limits(BaseModel):
     max_groups: int = Field(10_000, ge=1)
     """groups in one message"""
     max_embedding_dimensions: int = Field(4096, ge=1)
-    """of vectors callers send"""
+    """dimensions of vectors that callers send"""
     max_message_bytes: int = Field(16 << 20, ge=1 << 16, le=(1 << 31) - 1)
     """bytes in one received message"""
 
@@ -92,8 +92,8 @@ class Settings(Limits):
     port_file: Path | None = None
     """written with the address once ready"""
     stop_with_stdin: bool = False
-    """drain and end, as by SIGTERM, once standard input ends: it is a pipe of whoever started
-    the server for itself"""
+    """drain and exit, as after SIGTERM, when standard input closes: for a program that starts a
+    server of its own and keeps the other end of the pipe"""
     socket_mode: str = Field("0660", pattern=r"^0?[0-7]{3}$")
     """permissions of a Unix socket, in octal"""
     socket_group: str = ""
@@ -107,21 +107,21 @@ class Settings(Limits):
     client_ca: Path | None = None
     """PEM file: clients must show a certificate that one of these signed"""
     metrics_listen: str | None = None
-    """HOST:PORT for /metrics, /healthz and /readyz, by HTTP; other machines are served by TLS, and
-    where metrics_token_file or metrics_client_ca says who may ask"""
+    """HOST:PORT for /metrics, /healthz and /readyz over HTTP; an address that other machines can
+    reach needs TLS, and metrics_token_file or metrics_client_ca"""
     metrics_token_file: Path | None = None
-    """file with the token, of 32 characters or more, that /metrics wants to be shown"""
+    """file with the token, of 32 characters or more, that /metrics requires"""
     metrics_client_ca: Path | None = None
-    """PEM file: who asks for metrics must show a certificate that one of these signed"""
+    """PEM file: readers of metrics must show a certificate that one of these signed"""
     otlp_endpoint: str | None = None
-    """base URL of an OTLP/HTTP receiver, http://127.0.0.1:4318 say, that gets spans"""
+    """base URL of an OTLP/HTTP receiver for spans, such as http://127.0.0.1:4318"""
     http_listen: str | None = None
-    """HOST:PORT (port 0 picks one) or unix:PATH for calls by HTTP and JSON, beside gRPC"""
+    """HOST:PORT (port 0 picks one) or unix:PATH for calls over HTTP and JSON, besides gRPC"""
     tenants: Path | None = None
     """TOML file of tenants: callers must then show who they are"""
     failed_calls_per_minute: int = Field(100, ge=0)
-    """calls without a valid credential that an address may make a minute until they are held
-    off, 0 = any number"""
+    """calls per minute without a valid credential from one address before further ones are
+    rejected with a retry delay, 0 = any number"""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """lowest level that is logged; calls are logged at info"""
     default_judge: str = "token_overlap"
@@ -129,7 +129,7 @@ class Settings(Limits):
     models_dir: Path | None = None
     """model folder; default: the user's cache"""
     model: str | None = None
-    """embedding model that must be there; default: all-minilm-l6-v2 if installed"""
+    """embedding model, which must be installed; default: all-minilm-l6-v2 if installed"""
     llm_config: Path | None = None
     """TOML file with the providers and models of the llm judge"""
     llm_cache: Literal["disk", "memory", "off"] = "disk"
@@ -139,18 +139,18 @@ class Settings(Limits):
     llm_cache_dir: Path | None = None
     """folder of stored replies; default: the user's cache"""
     llm_cache_ttl_s: float = Field(30 * 86_400, gt=0)
-    """seconds a reply counts from when it was given"""
+    """seconds for which a stored reply is used"""
     store: str | None = Field(None, pattern=r"^postgres(ql)?://")
     """postgresql://USER@HOST/DATABASE in which servers share replies and spending, in place of
     files; give a password by JUDGED_STORE or PGPASSFILE"""
     rubrics_dir: Path | None = None
-    """folder of rubrics (TOML) for the llm judge, beside the built-in ones"""
+    """folder of rubrics (TOML) for the llm judge, besides the built-in ones"""
     calibrations_dir: Path | None = None
     """folder of NAME.calibration.json, made by `judged calibrate -o`, which requests may name"""
     embedding_backend: Literal["auto", "onnxruntime", "openvino", "cuda"] = "auto"
     """what runs models: auto, onnxruntime, openvino or cuda"""
     embedding_precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """of computing with models stored as fp32: auto, fp32 or bf16"""
+    """precision for models that are stored as fp32: auto, fp32 or bf16"""
     embedding_threads: int = Field(0, ge=0, le=256)
     """threads per model, 0 = the cores"""
     vector_cache: Literal["disk", "memory", "off"] = "disk"
@@ -170,14 +170,13 @@ class Settings(Limits):
     max_stream_deadline_s: float = Field(3600, gt=0, le=_YEAR_S)
     """seconds a stream may take"""
     max_unread_s: float = Field(30, gt=0, le=_YEAR_S)
-    """seconds a stream goes on whose replies nobody reads"""
+    """seconds that a reply of a stream may wait to be read before the stream is ended"""
     max_connection_age_s: int = Field(0, ge=0, le=1_000_000)
-    """seconds until a client is told to connect again, and so to look for new replicas, 0 =
-    never"""
+    """seconds until clients must reconnect, which lets them find new replicas, 0 = never"""
     max_queue_delay_s: float = Field(0.4, gt=0, le=60)
     """seconds interactive calls may wait for an embedding model, or for judging by texts"""
     max_pending_bytes: int = Field(256 << 20, ge=1 << 20)
-    """request bytes in work before calls are turned away"""
+    """bytes of memory for requests in work; calls beyond that are rejected"""
     max_chunks_in_flight: int = Field(8, ge=1, le=256)
     """chunks one stream works on"""
 
@@ -222,7 +221,7 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(str(part) for part in item['loc'])}: "
-            f"{_said(item['type'], item['msg'], str(item['loc'][-1]))}"
+            f"{_problem(item['type'], item['msg'], str(item['loc'][-1]))}"
             for item in error.errors()
         )
         where = f" (flags, JUDGED_* or {toml})" if toml else " (flags or JUDGED_*)"
@@ -244,7 +243,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise SettingsError(f"settings file {path} is not TOML: {error}") from None
 
 
-def _said(kind: str, message: str, name: str) -> str:
+def _problem(kind: str, message: str, name: str) -> str:
     """Return pydantic's message about a setting, or a better one for an unknown name."""
     if kind != "extra_forbidden":
         return message.removeprefix("Value error, ")

@@ -235,7 +235,7 @@ def address_of(peer: str) -> str:
 class Authenticator:
     """Identifies the callers of one address.
 
-    With `asks_certificates`, every caller must show a certificate.
+    With `asks_certificates` TLS requires client certificates, which may identify the caller too.
     """
 
     directory: FileDirectory

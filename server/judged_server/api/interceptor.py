@@ -167,7 +167,7 @@ class CallInterceptor:
                     call.tenant = call.identity.tenant
                     TENANT.set(call.tenant)
                 if limited:
-                    self._let_in(call, method)
+                    self._admit(call, method)
                 async with asyncio.timeout(call.limit_s) as call.timeout:
                     reader = getattr(context, "reader", of_grpc)  # an HTTP call has its own
                     message: Any
@@ -227,7 +227,7 @@ class CallInterceptor:
         self._begun += counted
         return call
 
-    def _let_in(self, call: Call, method: MethodDescriptor) -> None:
+    def _admit(self, call: Call, method: MethodDescriptor) -> None:
         """Set the sender and the deadline of a call. Raises Draining."""
         settings, many = self.settings, method.client_streaming
         streams = many or method.server_streaming

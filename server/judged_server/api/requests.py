@@ -190,7 +190,7 @@ MAX_INT32 = 2**31 - 1
 
 Value = TypeVar("Value")
 Rule = tuple[Callable[[Any, Any], Any], str]
-"""A check of a field, given its value and the whole, and the error's text. NaN is in no range."""
+"""A check, given a field and the value that has it, and what errors say. NaN is in no range."""
 _ENDS: Mapping[str, tuple[Callable[[Any, float], Any], str]] = {
     "[": (ge, "at least"),
     "(": (gt, "above"),
@@ -338,7 +338,7 @@ def check(value: Any, path: str) -> None:  # noqa: ANN401 - a value, or a part o
         for place, each in enumerate(value):
             check(each, f"{path}[{place}]")
     if isinstance(value, Calibrator):
-        path += ".calibrator"  # in the message it is one of a oneof with a name
+        path += ".calibrator"  # in the message, a oneof has a calibrator or a name
         not_fitted = value.not_fitted
         need(not not_fitted, path, f"holds nothing that labels made: {not_fitted[:200]}")
     rules = RULES.get(type(value), {})

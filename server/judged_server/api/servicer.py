@@ -159,7 +159,7 @@ class Servicer:
     async def _to_judge(
         self, request: pb.BatchJudgeRequest, size: int, call: Call, path: str = ""
     ) -> tuple[Judge, list[Group]]:
-        """Return the judge and groups of a request of `size` bytes; field paths get `path`."""
+        """Return the judge and groups of a request of `size` bytes; `path` prefixes field paths."""
         groups = await take_groups(request.groups, size, self.settings, f"{path}groups")
         refuse_evaluation(request.groups, f"{path}groups")
         spec = read_alike(JudgeSpec, request.judge, f"{path}judge")
@@ -238,7 +238,7 @@ class Servicer:
     async def _to_score(
         self, request: pb.ScoreAnswersRequest, size: int, call: Call, path: str = ""
     ) -> tuple[list[AnswerItem], list[AnswerScorer]]:
-        """Return items and scorers of a request of `size` bytes; field paths get `path`."""
+        """Return items and scorers of a request of `size` bytes; `path` prefixes field paths."""
         check(request, path[:-1])
         specs = [
             read(Rubric, each, f"{path}rubrics[{i}]") for i, each in enumerate(request.rubrics)

@@ -1,1 +1,1 @@
-"""The commands of `judged-server` beside serving itself."""
+"""The commands of `judged-server` besides serving."""

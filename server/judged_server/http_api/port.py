@@ -116,7 +116,7 @@ def status_json(status: status_pb2.Status) -> bytes:
 
 def _parse(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw or b"{}", object_pairs_hook=_without_twins)
+        found = json.loads(raw or b"{}", object_pairs_hook=_without_duplicates)
     except UnicodeDecodeError:
         raise errors.MalformedMessage("the body is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -130,7 +130,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -144,14 +144,14 @@ def _by_name(kind: Descriptor) -> dict[str, FieldDescriptor]:
     return {**kind.fields_by_camelcase_name, **kind.fields_by_name}
 
 
-def _fields(kind: Descriptor, said: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def _fields(kind: Descriptor, given: Any, place: str) -> dict[str, Any]:  # noqa: ANN401 - JSON
     """Return a JSON object as arguments of the message's class. Raises InvalidField."""
-    if not isinstance(said, dict):
+    if not isinstance(given, dict):
         known = ", ".join(kind.fields_by_name)
         raise errors.InvalidField(place, f"must be a JSON object; its fields are {known}")
     found: dict[str, Any] = {}
     seen: set[str] = set()
-    for name, value in said.items():
+    for name, value in given.items():
         at = f"{place}.{name[:80]}".removeprefix(".")
         field = _by_name(kind).get(name)
         if field is None:
@@ -379,7 +379,7 @@ class HttpCall:
             headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
             self._events = web.StreamResponse(headers=headers)
             await self._events.prepare(self._request)
-            self._alive = asyncio.create_task(_say_alive(self._events))
+            self._alive = asyncio.create_task(_send_comments(self._events))
         await self._events.write(b"event: %b\ndata: %b\n\n" % (name.encode(), body))
 
     async def _end(self, body: bytes) -> web.StreamResponse:
@@ -413,7 +413,7 @@ class HttpCall:
             raise asyncio.CancelledError from None
 
 
-async def _say_alive(events: web.StreamResponse) -> None:
+async def _send_comments(events: web.StreamResponse) -> None:
     """Write a comment, which event readers ignore, every SIGN_OF_LIFE_S."""
     with suppress(ConnectionError):  # the call's own task detects that the caller disconnected
         while True:
@@ -471,7 +471,7 @@ class HttpPort(Port):
     ) -> None:
         """Take gRPC's handlers, by service and method."""
         application = web.Application(middlewares=[self._guarded])
-        application.router.add_get("/openapi.json", self._tell_contract, allow_head=False)
+        application.router.add_get("/openapi.json", self._get_openapi, allow_head=False)
         for path, method in METHODS.items():
             if not method.client_streaming:  # which HTTP can't carry
                 application.router.add_post(path, partial(self._answer, method))
@@ -531,6 +531,6 @@ class HttpPort(Port):
         is_port_of_this_machine = self.address.path is None and self.address.is_local
         return wrong_host(request) if is_port_of_this_machine else ""
 
-    async def _tell_contract(self, _: web.Request) -> web.Response:
+    async def _get_openapi(self, _: web.Request) -> web.Response:
         """Answer with the OpenAPI description of all calls."""
         return web.Response(body=_OPENAPI.read_bytes(), content_type=JSON)

@@ -206,7 +206,7 @@ class MonitoringPort(Port):
         if address.is_local and client_ca is None:
             certificates = None
         application = web.Application()
-        application.router.add_get("/metrics", self._tell_metrics, allow_head=False)
+        application.router.add_get("/metrics", self._get_metrics, allow_head=False)
         super().__init__(
             "metrics_listen",
             address,
@@ -226,7 +226,7 @@ class MonitoringPort(Port):
         if self.token is not None:
             await asyncio.to_thread(self.token.refresh)
 
-    async def _tell_metrics(self, request: web.Request) -> web.Response:
+    async def _get_metrics(self, request: web.Request) -> web.Response:
         if self._is_open and (refused := wrong_host(request)):
             raise web.HTTPForbidden(text=refused)
         if self.token is not None and not self.token.is_shown(request):

@@ -132,7 +132,7 @@ class FairThreads:
         """Run the work from start to end, on a thread of its own."""
         result, error = None, None
         try:
-            result = work.context.run(watched, partial(self._let_others, work), work.run)
+            result = work.context.run(watched, partial(self._end_turn, work), work.run)
         except BaseException as problem:  # noqa: BLE001 - the caller gets it
             error = problem
         settle(work.future, result, error)
@@ -145,7 +145,7 @@ class FairThreads:
             self.admission.left(work)
             self._begin_next()
 
-    def _let_others(self, work: _Work) -> bool:
+    def _end_turn(self, work: _Work) -> bool:
         """Wait for the next turn if this one is over; return whether the caller has left."""
         if work.gone:
             return True
@@ -252,7 +252,7 @@ async def fan_out(
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     if any(worker.cancelled() for worker in workers):
-        raise RuntimeError("a job was cancelled by nobody")
+        raise RuntimeError("a job raised a stray CancelledError")
 
 
 @dataclass(frozen=True, slots=True)

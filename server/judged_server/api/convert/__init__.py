@@ -1,1 +1,1 @@
-"""Converts protobuf messages to domain values and back, and nothing else."""
+"""Converts protobuf messages to domain values and back."""
