@@ -3,14 +3,14 @@
 import os
 import sys
 
-# ONNX Runtime's own builds report their use to its makers, and keep a device id in the user's cache
-# folder, unless this is set before they are imported. Nothing in this package imports them earlier.
+# Official builds of ONNX Runtime report usage to the vendor, and keep a device id in the user's
+# cache folder, unless this is set before the import. Nothing in this package imports it earlier.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-# So is the library of model hubs told to be quiet.
+# The same for the library of model hubs.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
-# `import openvino` imports its makers' telemetry, which writes a client id to the home folder and
-# reports to them. Where None stands for that module, OpenVINO takes its own stub instead.
+# `import openvino` imports the vendor's telemetry, which writes a client id to the home folder and
+# reports usage. With None in place of that module OpenVINO uses its own stub.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What an embedding model is to those who use one: a card, vectors of texts, reasons for none."""
+"""Types of embedding models: the model card, vectors of texts, and reasons for faults."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EMBEDDING_FAILED = "EMBEDDING_FAILED"
 UNSUPPORTED_TEXT = "UNSUPPORTED_TEXT"
 """The model knows no word of the text: an abstention, not an error."""
 OVERLOADED = "OVERLOADED"
-"""Memory did not suffice; the text may be sent again."""
+"""Out of memory; the text may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What an embedding model is: all of it enters the scoring key of a semantic judge.
+    """The description of an embedding model; all of it is part of a semantic judge's scoring key.
 
-    `prefix` is set before every text, as some models were trained.
+    `prefix` is put before every text, as some models were trained.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Embedded:
     """Vectors of distinct texts.
 
     `vectors` is float32 (rows, dimensions), unit length or zero. Text i owns the rows
-    `row_offsets[i]:row_offsets[i + 1]`: one, or one a window. `flags` is uint8 of Flag, one a
-    text. `faults` maps a text's index to (reason, message) when it has no vector.
+    `row_offsets[i]:row_offsets[i + 1]`: one, or one per window. `flags` is uint8 of Flag, one
+    per text. `faults` maps a text's index to (reason, message) if it has no vector.
     """
 
     vectors: Float32Array

@@ -1,19 +1,19 @@
-"""The work of one model: a queue for all calls in flight, and the threads that do what is in it.
+"""The queue of one model's work, and the threads that run it in batches.
 
-* What is let in is up to `scheduling.fairness`, which also says how large an
-  interactive call may be; a larger one is batch work.
-* Senders take turns by tokens, and interactive work goes first (`scheduling.fairness`). While
-  workers are busy with batch work one more worker, the express one, takes interactive work at once.
-  It shares the cores with them, at a better priority.
-  Interactive calls of a sender go one after the other: where they share, all are late. Its batch
-  calls take turns.
-* No linger: a batch holds whatever queued while the previous one ran. It begins with the longest
-  window of the call whose turn it is, and is filled with windows of about that length, of that call
-  and of those that come next, so that padding stays small.
-* A batch that fails is tried once more in two halves; what fails again is the fault of its texts.
-  After FAILURES_IN_A_ROW batches of which nothing came, a run of one plain text decides whether
-  texts are to blame or the model is: a model that fails it too is in trouble until it can do that
-  text again, which is tried every PROBE_S.
+* Admission is up to `scheduling.fairness`, which also limits the size of an interactive call; a
+  larger one is batch work.
+* Senders take turns by tokens, and interactive work goes first (`scheduling.fairness`). While the
+  workers are busy with batch work, one more worker, the express worker, takes interactive work at
+  once. It shares the cores with them, at a higher priority.
+  Interactive calls of a sender run one after the other: if they took turns, all would be late. Its
+  batch calls take turns.
+* Batches don't wait to fill up: a batch has what queued while the previous one ran. It begins with
+  the longest window of the call whose turn it is, and is filled with windows of about that length,
+  of that call and of the next ones, so that padding stays small.
+* A batch that fails is retried once in two halves; if a half fails too, its texts get a fault.
+  After FAILURES_IN_A_ROW failed batches a plain text is run, to tell whether the texts or the model
+  are at fault. If that fails too, the model is unhealthy until the text succeeds; it is run again
+  every PROBE_S.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from judged_server.telemetry import Stage
 from judged_server.tenant import ANYBODY, Sender
 
 BATCH_TOKENS = 256
-"""Tokens of one batch, padding included: more win no throughput and hold up the next one."""
+"""Tokens of one batch, padding included: more add no throughput and delay the next batch."""
 PADDING_TOKENS = 16
-"""How far the length of a window may be from that of the first one in its batch. A batch of its own
+"""How much the length of a window may differ from that of the first one in its batch. Another batch
 costs about as much as running these tokens, by measurement."""
 LEAST_BUDGET = 32
-"""Tokens below which sharing work among idle workers costs more than it wins."""
+"""Tokens below which sharing work among idle workers costs more than it saves."""
 QUANTUM = 512
-"""Tokens of a sender's turn: a small call whole."""
+"""Tokens of a sender's turn: enough for a small call."""
 FAILURES_IN_A_ROW = 3
 PROBE_S = 5.0
 
 Fault = tuple[str, str]
 """Reason and message."""
 ReportUnhealthy = Callable[[bool], None]
-"""Told True when the model no longer runs, and False when it does again; on a worker's thread."""
+"""Called with True when the model stops working, False when it works again; on a worker thread."""
 
 _NOT_FINITE = (EMBEDDING_FAILED, "the model gave a vector that is not finite")
 _RUN_FAILED = (EMBEDDING_FAILED, "the model could not be run on this text")
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Text:
-    """One text of a call: its vectors as they come, and how many are missing."""
+    """One text of a call: its vectors so far, and how many are missing."""
 
     key: bytes
     vectors: TextVectors
@@ -84,16 +84,16 @@ class Window:
 
     @property
     def length(self) -> int:
-        """Its tokens, one at least."""
+        """The number of its tokens, at least 1."""
         return max(1, len(self.token_ids))
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of `embed`: what came of its texts, and the windows that wait, the longest last.
+    """One call of `embed`: the results of its texts, and its waiting windows, the longest last.
 
-    `cost` is its work in tokens; `deadline` is when its sender stops waiting, on the clock of
-    `time.monotonic`. `runs` is what was done for it, None where nobody collects that.
+    `cost` is its work in tokens; `deadline` is when its sender stops waiting, by `time.monotonic`.
+    `left` counts its unfinished texts. `runs` are its finished stages, None if it is not traced.
     """
 
     waiter: asyncio.Future[None]
@@ -110,7 +110,7 @@ class Call:
     since: float = field(default_factory=time.monotonic)
 
     def add(self, key: bytes, text: TokenizedText, dimensions: int) -> None:
-        """Add a text that was read."""
+        """Add a tokenised text."""
         if text.fault is not None:
             self.faults[key] = text.fault
             return
@@ -122,10 +122,10 @@ class Call:
         self.cost += sum(window.length for window in windows)
 
     def fill(self, batch: list[Window], budget: int) -> int:
-        """Take the windows that fit into a batch; return their tokens.
+        """Move the waiting windows that fit into a batch; return their tokens.
 
-        The longest ones that wait, as long as they are about as long as the first of the batch, and
-        longest * count <= budget. An empty batch gets one whatever its length.
+        Takes the longest first, as long as their length is close to that of the batch's first, and
+        longest * count <= budget. An empty batch gets one of any length.
         """
         tokens = 0
         longest = max((window.length for window in batch), default=0)
@@ -144,7 +144,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Windows that run together; `is_full` says that more of their class was there."""
+    """Windows that run together; `is_full` says that more work of their class was waiting."""
 
     windows: Sequence[Window]
     is_batch_work: bool = False
@@ -152,9 +152,9 @@ class Batch:
 
 
 class WorkQueue:
-    """The work between the calls that want it and the threads that do it.
+    """The queue between calls and the worker threads.
 
-    Safe for threads, by one lock that is never held while a model runs.
+    Thread-safe; its one lock is never held while a model runs.
     """
 
     def __init__(self, admission: Admission, batch_tokens: int = 0) -> None:
@@ -170,17 +170,17 @@ class WorkQueue:
         self._closed = False
 
     def check(self, call: Call) -> None:
-        """Refuse a call as `submit` would, before its texts are read; its cost is an estimate."""
+        """Refuse a call as `submit` would, by an estimated cost, before its texts are tokenised."""
         with self._lock:
             call.sender = self._admission.sender(call.sender, call.cost)
             self._admission.check(call, time.monotonic())
 
     def submit(self, call: Call) -> None:
-        """Take a call in, once its texts were read; its waiter is woken when all have ended.
+        """Queue a call whose texts are tokenised; its waiter is woken when all are done.
 
-        Raises Overloaded or DeadlineTooShort, or RuntimeError when the queue is closed.
+        Raises Overloaded or DeadlineTooShort, or RuntimeError if the queue is closed.
         """
-        call.windows.reverse()  # of windows of one length the first is taken first
+        call.windows.reverse()  # of windows of the same length the first is taken first
         call.windows.sort(key=lambda window: window.length)
         with self._lock:
             if self._closed:
@@ -198,13 +198,13 @@ class WorkQueue:
             self._windows_come.notify_all()
 
     def leave(self, call: Call) -> None:
-        """Take a call out: what does not run yet is dropped."""
+        """Remove a call; its windows that don't run yet are dropped."""
         with self._lock:
             call.gone = True
             self._end(call, None)
 
     def take_batch(self, timeout_s: float | None = None, *, express: bool = False) -> Batch | None:
-        """Return the next batch; without windows after `timeout_s` in vain, None when closed."""
+        """Return the next batch; an empty one after `timeout_s`, None when closed."""
         with self._lock:
             while not self._closed:
                 if (batch := self._cut(express)).windows:
@@ -222,9 +222,9 @@ class WorkQueue:
         results: Sequence[Float32Array | Fault],
         keep: Callable[[Mapping[bytes, TextVectors]], None],
     ) -> None:
-        """Give windows their vectors, or the fault of their text.
+        """Record the vectors or faults of windows, and end the calls that are complete.
 
-        `keep` gets the vectors of texts that ended well, before anybody can ask for them anew.
+        `keep` gets the vectors of texts without a fault before any caller can ask for them again.
         """
         ended = []
         for window, result in zip(batch.windows, results, strict=True):
@@ -252,13 +252,13 @@ class WorkQueue:
                         self._end(call, None)
 
     def measured(self, batch: Batch, seconds: float, workers: int) -> None:
-        """Learn how fast one of the workers is."""
+        """Tell admission how fast a worker is."""
         tokens = sum(window.length for window in batch.windows)
         with self._lock:
             self._admission.measured(tokens, seconds, workers, full=batch.is_full)
 
     def close(self) -> None:
-        """Wake everybody. Calls end with RuntimeError unless all they wait for is running."""
+        """Stop the workers. Calls with windows that don't run yet end with RuntimeError."""
         with self._lock:
             self._closed = True
             for call in self._calls:
@@ -267,7 +267,7 @@ class WorkQueue:
             self._windows_come.notify_all()
 
     def _cut(self, express: bool) -> Batch:
-        """Take a batch; an idle worker leaves their part of what little there is to the others."""
+        """Return the next batch, perhaps empty; idle workers share what little work there is."""
         if express and (self._idle or not self._busy_with_batch_work):
             return Batch(())
         budget = self._batch_tokens
@@ -297,7 +297,7 @@ class WorkQueue:
         return Batch(batch, is_batch_work, is_full=bool(senders))
 
     def _end(self, call: Call, error: BaseException | None) -> None:
-        """Take a call out with what of it does not run yet, and tell its sender."""
+        """Remove a call and its windows that don't run yet, and end it with an error or None."""
         if call in self._calls:
             self._calls.discard(call)
             self._admission.left(call)
@@ -308,9 +308,9 @@ class WorkQueue:
 
 @dataclass(eq=False)
 class Workers:
-    """Threads that run a queue's batches until it is closed; one of them is the express one.
+    """Threads that run a queue's batches until it is closed; one of them is the express worker.
 
-    They are started as it is made.
+    They start when it is created.
     """
 
     name: str
@@ -343,8 +343,8 @@ class Workers:
         if not express:
             step_back()
         while True:
-            patience = PROBE_S if self._unhealthy and not express else None
-            batch = self.queue.take_batch(patience, express=express)
+            timeout_s = PROBE_S if self._unhealthy and not express else None
+            batch = self.queue.take_batch(timeout_s, express=express)
             if batch is None:
                 return
             if batch.windows:
@@ -376,7 +376,7 @@ class Workers:
         token_ids, mask = pad([window.token_ids for window in windows], self.tokenizer.pad_id)
         try:
             vectors = self.session.run(token_ids, mask)
-        except BaseException as error:  # whatever a runtime throws, the thread must live
+        except BaseException as error:  # the thread must survive any error of a runtime
             logger.exception("a batch of shape %s failed", token_ids.shape)
             return [_NO_MEMORY if is_memory(error) else _RUN_FAILED] * len(windows)
         finite = finite_rows(vectors).tolist()
@@ -390,7 +390,7 @@ class Workers:
             self._judge()
 
     def _judge(self) -> None:
-        """Run a plain text, and say so when that changes whether the model is in trouble."""
+        """Run a plain text to check the model's health, and report a change of it."""
         with self._judging:
             unhealthy = not self._runs()
             self._failures = 0
@@ -418,13 +418,13 @@ def _failed(result: Float32Array | Fault) -> bool:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Return whether a runtime failed for want of memory."""
+    """Return whether a runtime ran out of memory."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(word in text for word in _MEMORY_WORDS)
 
 
 def note(stage: Stage, seconds: float, calls: Iterable[Call]) -> None:
-    """Note what was just done, and for which calls, where that is collected."""
+    """Record a finished stage in the metrics and in the traces of its calls."""
     telemetry.note("stage_seconds", seconds, stage)
     if telemetry.tracer is not None:
         run = telemetry.StageRun(stage, time.time_ns(), seconds)

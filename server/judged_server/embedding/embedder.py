@@ -1,4 +1,4 @@
-"""A loaded model: texts in, vectors out, from the cache where it has them."""
+"""A loaded model: returns the vectors of texts, from its cache or computed."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource, 
 from judged_server.tenant import SENDER, TENANT
 
 MAX_QUEUED_TOKENS = 1_000_000
-"""About 100 seconds of work for two cores; more is refused with a delay."""
+"""About 100 seconds of work for two cores; more is refused, with a delay for the retry."""
 MODEL = Resource("the embedding model", 5_000.0, MAX_QUEUED_TOKENS, 4_096)
 """5,000 tokens a second are half of what two cores reach."""
 SLICE_CHARS = 16_384
-"""Characters read in one go: about 5 ms."""
+"""Characters tokenised at once: about 5 ms."""
 
 _NOT_READ = TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on this text"))
 
 _READING = FairThreads("tokenize", 1)
+"""Tokenises texts, which takes a hundredth of the time of running the model on them."""
 _TOKEN_CHARS = 5
-"""Characters that make a token of a plain text."""
-"""For reading texts, which takes a hundredth of the time that the model takes for them."""
+"""Characters of a token of plain text."""
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ModelEmbedder:
 
     @property
     def queued_tokens(self) -> int:
-        """Tokens of the texts that are not done."""
+        """Tokens of the texts that are not finished."""
         return self._admission.cost
 
     async def embed(
@@ -72,13 +72,12 @@ class ModelEmbedder:
     ) -> Embedded:
         """Return the vectors of distinct texts; `long_text` is truncate, reject or window_max.
 
-        A text's vectors are those of any other call, whatever runs beside it. Raises Overloaded
-        when too much work waits, and DeadlineTooShort. Cancelling drops what has not begun and
-        nobody else waits for.
+        A text's vectors don't depend on the other texts that run beside it. Raises Overloaded if
+        too much work waits, and DeadlineTooShort. Cancelling drops the windows that don't run yet.
         """
         size = sum(map(len, texts)) + ITEM_BYTES * len(texts)
         keys = await run_by_size(size, vector_keys, self.card, self._runtime, texts, long_text)
-        # Vectors that are kept are found by those of the same domain alone.
+        # Cached vectors are found only within the same cache domain.
         keys = TENANT.get().own_keys(keys)
         found = dict(await self._cache.get(keys))
         telemetry.note_lookups("vectors", len(found), len(texts) - len(found))
@@ -101,22 +100,22 @@ class ModelEmbedder:
         return await run_by_size(size, join, keys, self.card.dimensions, found, faults)
 
     def _least(self, call: Call, texts: Iterable[str]) -> Call:
-        """Return a call with the work that its texts are about, no longer than a window each.
+        """Return a call with the estimated cost of its texts, at most one window each.
 
-        While the server is overloaded most calls are refused by that: to read their texts first
-        would take time from those that were let in. Whether one is in time only its tokens tell.
+        While the server is overloaded most calls are refused by this: tokenising their texts would
+        take time from admitted ones. It has no deadline: that is checked by the exact cost alone.
         """
         window = self._tokenizer.max_tokens
         cost = sum(min(len(text) // _TOKEN_CHARS, window) for text in texts)
         return replace(call, cost=cost, deadline=None)
 
     def close(self) -> None:
-        """Drop what waits and return when the batches that are running have ended."""
+        """Drop waiting work; return when the running batches have ended."""
         self._queue.close()
         self._workers.join()
 
     def _read(self, call: Call, missing: Mapping[bytes, str], long_text: str) -> None:
-        """Read the texts of a call, in slices between which others have turns, and let it wait."""
+        """Tokenise the texts of a call, in slices between which others have turns, and queue it."""
         begun = time.monotonic()
         keys = list(missing)
         start = 0
@@ -129,13 +128,13 @@ class ModelEmbedder:
             some = keys[start:end]
             try:
                 read = self._tokenizer.encode([missing[key] for key in some], long_text)
-            except BaseException:  # a panic in Rust is no Exception, and is the fault of the texts
+            except BaseException:  # a panic in Rust is not an Exception; the texts get the fault
                 logger.exception("%d texts could not be tokenised", len(some))
                 read = [_NOT_READ] * len(some)
             for key, text in zip(some, read, strict=True):
                 call.add(key, text, self.card.dimensions)
             start = end
-            self._admission.time_left(call, time.monotonic())  # too much already: read no more
+            self._admission.time_left(call, time.monotonic())  # raises if it is too late
         note("tokenize", time.monotonic() - begun, [call])
         call.since = time.monotonic()
         self._queue.submit(call)
@@ -147,7 +146,7 @@ def join(
     found: Mapping[bytes, TextVectors],
     faults: Mapping[bytes, Fault],
 ) -> Embedded:
-    """Return the vectors of texts as one array; a text with a fault is without rows."""
+    """Return the vectors of texts as one array; a text with a fault has no rows."""
     parts = [None if key in faults else found[key] for key in keys]
     counts = [0 if part is None else len(part.rows) for part in parts]
     rows = [part.rows for part in parts if part is not None]

@@ -23,7 +23,7 @@ from judged_server.errors import ModelDamaged
 from judged_server.store.kept_rows import KeptRows
 
 Health = Callable[[bool], None]
-"""Told whether every loaded model runs, when that changes; on any thread."""
+"""Called with whether all loaded models work, when that changes; on any thread."""
 
 _REFERENCE = RuntimeConfig()
 
@@ -32,7 +32,7 @@ _REFERENCE = RuntimeConfig()
 class StoredEmbedders:
     """Embedders of the models in a store.
 
-    They keep vectors in `memory_bytes` a model, and in a file that is closed with the models.
+    They cache vectors in `memory_bytes` per model, and in a file that is closed with the models.
     """
 
     store: ModelStore
@@ -47,7 +47,7 @@ class StoredEmbedders:
     _only: Collection[str] | None = None
 
     def only(self, names: Collection[str]) -> StoredEmbedders:
-        """Return the same with some of the models alone, loaded once for both."""
+        """Return a view of some of the models, which are loaded once for both."""
         some = copy(self)
         some._only = names  # noqa: SLF001 - its own
         return some
@@ -57,7 +57,7 @@ class StoredEmbedders:
         self.get("").load()
 
     def get(self, name: str) -> LazyEmbedder:
-        """Return a model by name, "" for the default. Reads its manifest at most.
+        """Return a model by name, "" for the default. Reads at most its manifest.
 
         Raises ModelNotInstalled or ModelDamaged.
         """
@@ -113,10 +113,10 @@ class StoredEmbedders:
 
 @dataclass(eq=False)
 class LazyEmbedder:
-    """A stored model that is checked and loaded by its first use.
+    """A stored model that is checked and loaded on first use.
 
-    `card` is that of the model as it will run, and `make` must give a model with just that.
-    `loaded` is the model, once it is in memory.
+    `card` describes the model as it will run; the model that `make` returns must have that card.
+    `loaded` is the model once it is in memory.
     """
 
     card: ModelCard
@@ -133,8 +133,8 @@ class LazyEmbedder:
             if self.loaded is None:
                 loaded = self.make()
                 if loaded.card != self.card:
-                    # Verdicts were promised under the card's keys; those of another model, which
-                    # was put in its place since, must not bear them.
+                    # The files were replaced since the card was shown. Verdicts of the new model
+                    # must not have keys of the old card.
                     loaded.close()
                     problem = "its files are no longer those that the server has shown"
                     raise ModelDamaged(self.card.name, problem, "restart the server to use them")
@@ -153,7 +153,7 @@ class LazyEmbedder:
         return await self.load().embed(texts, long_text, deadline)
 
     def close(self) -> None:
-        """Close the model, once it has been loaded if that is going on."""
+        """Close the model; waits until it is loaded if that is in progress."""
         with self._lock:
             self._closed = True
             if self.loaded is not None:

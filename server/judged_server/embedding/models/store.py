@@ -1,7 +1,7 @@
-"""The models on disk: one folder a model, complete or not there, each file vouched for by hash.
+"""The models on disk: one folder per model, complete or missing, each file checked by its hash.
 
-A model's manifest says what it is, and the size and SHA-256 of each of its files. It carries a
-checksum and must be, byte for byte, what writing it again would give.
+A model's manifest describes it, with the size and SHA-256 of each of its files. It has a checksum,
+and must equal, byte for byte, what writing it again would give.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class StoredFile:
 
     @classmethod
     def of(cls, folder: Path, path: str) -> StoredFile:
-        """Return the entry of a file that is in place."""
+        """Return the entry of an existing file."""
         size, sha256 = hash_file(folder / path)
         return cls(path, size, sha256)
 
@@ -83,7 +83,7 @@ def _files_of_a_model(files: tuple[StoredFile, ...]) -> tuple[StoredFile, ...]:
 
 @checked_dataclass(frozen=True, slots=True, config=_CHECKED)
 class Manifest:
-    """What a stored model is; all but `source` and `licence` enters the scoring key."""
+    """Describes a stored model; all but `source` and `licence` is part of the scoring key."""
 
     name: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     dimensions: _Size
@@ -95,12 +95,12 @@ class Manifest:
     licence: str
     files: Annotated[tuple[StoredFile, ...], AfterValidator(_files_of_a_model)]
     prefix: Annotated[str, Field(max_length=MAX_PREFIX_CHARS)] = ""
-    """Set before every text. A manifest without one is written as it was before there were any."""
+    """Put before every text. Left out of the file if empty, as before prefixes existed."""
     format_version: Literal[1] = 1
 
     @property
     def model_sha256(self) -> str:
-        """The hash of the graph, or of all hashes where its weights lie in files beside it."""
+        """The hash of the graph, or of all hashes if its weights are in files beside it."""
         weights = [file for file in self.files if file.path != TOKENIZER_FILE]
         if len(weights) == 1:
             return weights[0].sha256
@@ -118,7 +118,7 @@ class Manifest:
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """Return the one way this manifest is written."""
+        """Return the canonical bytes of this manifest."""
         content = asdict(self)
         if not self.prefix:
             del content["prefix"]
@@ -127,7 +127,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Manifest:
-        """Return the manifest in `raw`. Raises ValueError, saying why, when a byte is off."""
+        """Return the manifest in `raw`. Raises ValueError, saying why, if it is not canonical."""
         try:
             manifest = TypeAdapter(cls).validate_json(raw)
         except ValidationError as error:
@@ -191,13 +191,13 @@ def not_installed(name: str) -> ModelNotInstalled:
 
 
 class ModelStore:
-    """The models under one folder, which need not exist yet: judged/models in the user's cache."""
+    """The models in a folder, which may not exist; by default judged/models in the user's cache."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or cache_folder(os.environ, "models")
 
     def list(self) -> dict[str, Manifest | ModelDamaged]:
-        """Return what is stored, or why not, by name. Reads manifests; `load` reads the files."""
+        """Return the manifest of each stored model, or its error, by name. Reads no other files."""
         found: dict[str, Manifest | ModelDamaged] = {}
         for path in sorted(self.root.iterdir()) if self.root.is_dir() else ():
             if path.is_dir() and NAME.fullmatch(path.name):
@@ -208,7 +208,7 @@ class ModelStore:
         return found
 
     def manifest(self, name: str) -> Manifest:
-        """Return what a stored model is. Raises ModelNotInstalled or ModelDamaged."""
+        """Return the manifest of a stored model. Raises ModelNotInstalled or ModelDamaged."""
         path = self._folder(name) / MANIFEST_FILE
         try:
             manifest = Manifest.from_bytes(path.read_bytes())
@@ -234,7 +234,7 @@ class ModelStore:
         return files
 
     def _folder(self, name: str) -> Path:
-        """Return a model's folder; a name that is no name is a model that is not there."""
+        """Return a model's folder. Raises ModelNotInstalled, also for an invalid name."""
         if not NAME.fullmatch(name) or not (self.root / name).is_dir():
             raise not_installed(name)
         return self.root / name

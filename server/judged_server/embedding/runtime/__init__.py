@@ -1,1 +1,1 @@
-"""What runs a model: ONNX Runtime, OpenVINO or a GPU, and how it is chosen."""
+"""Runtimes of models: ONNX Runtime, OpenVINO or a GPU, and how one is chosen."""

@@ -1,9 +1,9 @@
-"""Which backend runs the models of a server.
+"""Chooses the backend that runs a server's models.
 
-It is decided on once, before any model is loaded: what was asked for and can't be had stops the
-start, and nothing is replaced in silence. ONNX Runtime is in `session`, OpenVINO in
-`openvino_session`; another runtime is another module with a class of the shape of `Session`, opened
-in `loading.open_session`.
+It is chosen once, before any model is loaded. If the backend that was asked for is not available
+the server does not start; nothing is replaced silently. ONNX Runtime is in `session`, OpenVINO in
+`openvino_session`; a new runtime needs a module with a class like `Session`, opened in
+`loading.open_session`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Backend:
         )
 
     def precision_of(self, stored: str) -> str:
-        """Return the precision at which a model runs that is stored at another."""
+        """Return the precision at which a model that is `stored` at one runs."""
         return self.precision if stored == FP32 else stored
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeConfig:
-    """How the models of a server are run: the backend, and on how many threads; 0: one a core.
+    """How the models of a server are run: the backend, and the threads; 0 for one per core.
 
     Interactive calls wait `max_delay_s` at most.
     """
@@ -84,17 +84,16 @@ def has(part: str) -> bool:
         return has_bf16()
     if part == OPENVINO:
         return importlib.util.find_spec("openvino") is not None
-    import onnxruntime  # noqa: PLC0415 - no import for those who did not ask for a GPU
+    import onnxruntime  # noqa: PLC0415 - imported only if a GPU is asked for
 
     return PROVIDERS[CUDA] in onnxruntime.get_available_providers()
 
 
 def choose(name: str, precision: str, has: Callable[[str], bool] = has) -> Backend:
-    """Return the backend that two settings ask for, or the fastest when they leave it open.
+    """Return the backend that two settings ask for, where auto means the fastest.
 
-    Left open, it is OpenVINO in bf16 where that is installed and the CPU computes in bf16, by AMX
-    or AVX-512, else ONNX Runtime in fp32. Raises SettingsError, saying what to do, when it can't be
-    had.
+    That is OpenVINO in bf16 if it is installed and the CPU computes in bf16 (AMX or AVX-512), else
+    ONNX Runtime in fp32. Raises SettingsError, with the next step, if the backend is not available.
     """
     in_bf16, setting = precision == BF16, f"embedding_precision {precision}"
     if name == AUTO:

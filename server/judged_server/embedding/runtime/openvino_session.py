@@ -1,6 +1,6 @@
-"""One model on OpenVINO: padded token ids in, one unit vector a row out.
+"""Runs a model on OpenVINO: padded token ids in, one unit vector per row out.
 
-Imported only when this backend was chosen.
+Imported only if this backend is chosen.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from judged_server.embedding.runtime.session import (
 )
 
 PAD_TO = 16
-"""Rows are padded to a multiple of this. In bf16 other lengths take another kernel, and a text's
-cosines then move by up to 1e-3 with its neighbours; with this by 3e-7. It is faster, too."""
+"""Rows are padded to a multiple of this. In bf16 other lengths use another kernel, and a text's
+cosines then vary with its batch by up to 1e-3; with this by 3e-7. It is also faster."""
 
 BATCH_TOKENS = 512
 _SHAPES = 1_024
-"""Kernels kept, each for a shape; there are about 400 shapes of a batch of 512 tokens."""
+"""Kernels cached, one per shape; there are about 400 shapes of a batch of 512 tokens."""
 
 
 class OpenVinoSession:
@@ -36,8 +36,8 @@ class OpenVinoSession:
     def __init__(self, path: str, pooling: str, precision: str, workers: int = 1) -> None:
         """Load a graph and compute it at this precision. Raises UnusableGraphError, saying why."""
         hint = openvino.Type.bf16 if precision == BF16 else openvino.Type.f32
-        # OpenVINO computes on threads of its own, one stream a worker. It may start fewer than it
-        # is asked for: never more than there are cores.
+        # OpenVINO computes on its own threads, one stream per worker. It may start fewer than asked
+        # for: never more than there are cores.
         options: dict[str, Any] = {
             "INFERENCE_PRECISION_HINT": hint,
             "NUM_STREAMS": workers,
@@ -57,10 +57,10 @@ class OpenVinoSession:
             raise
         except Exception as error:
             raise UnusableGraphError(f"OpenVINO can't load it ({first_line(error)})") from error
-        really = self._model.get_property("INFERENCE_PRECISION_HINT")
-        if really != hint:
+        actual = self._model.get_property("INFERENCE_PRECISION_HINT")
+        if actual != hint:
             raise UnusableGraphError(
-                f"OpenVINO would compute it in {really.get_type_name()}, not in {precision}; set "
+                f"OpenVINO would compute it in {actual.get_type_name()}, not in {precision}; set "
                 "embedding_precision to fp32"
             )
         self.runtime = f"openvino {openvino.get_version().partition('-')[0]}"
@@ -81,12 +81,12 @@ class OpenVinoSession:
             feeds["token_type_ids"] = np.zeros_like(token_ids)
         request = self._request()
         request.infer(feeds, share_inputs=True)
-        # The tensor is the request's own, and the next run of this thread writes over it.
+        # The tensor belongs to the request; the next run of this thread overwrites it.
         hidden = request.get_tensor(self._output).data
         return to_vectors(hidden, token_ids.shape, mask, self._pooling)
 
     def _request(self) -> openvino.InferRequest:
-        """Return this thread's request: one of them runs one batch at a time."""
+        """Return this thread's request, which runs one batch at a time."""
         if not hasattr(self._own, "request"):
             self._own.request = self._model.create_infer_request()
         return self._own.request

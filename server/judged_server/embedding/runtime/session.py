@@ -1,6 +1,6 @@
-"""What runs a model: padded token ids in, unit vectors out.
+"""Runs a model: padded token ids in, unit vectors out.
 
-What any session does with ids and hidden states, and ONNX Runtime's on the CPU or an NVIDIA GPU.
+Padding and pooling for any runtime, and the session of ONNX Runtime on the CPU or an NVIDIA GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from judged_server.embedding.runtime.backend import CUDA, ONNXRUNTIME, PROVIDERS
 
 
 class UnusableGraphError(ValueError):
-    """A graph can't be loaded, or is not that of a sentence embedding model."""
+    """A graph can't be loaded, or is not a sentence embedding model."""
 
 
 def pad(rows: Sequence[IntArray], pad_id: int) -> tuple[IntArray, IntArray]:
@@ -32,8 +32,8 @@ def pad(rows: Sequence[IntArray], pad_id: int) -> tuple[IntArray, IntArray]:
 def pool(hidden: Float32Array, mask: IntArray, pooling: str) -> Float32Array:
     """Return the pooled vectors of (rows, tokens, size) hidden states, padded on the right.
 
-    `pooling` is one of manifest.POOLINGS: mean, cls (the first token), max or last. A row without
-    tokens gives zeros under mean and max, and its first state under cls and last.
+    `pooling` is a store.Pooling: mean, cls (the first token), max or last. A row without tokens
+    gives zeros under mean and max, and its first state under cls and last.
     """
     if pooling == "cls":
         return hidden[:, 0]
@@ -53,8 +53,8 @@ def pool(hidden: Float32Array, mask: IntArray, pooling: str) -> Float32Array:
 def unit_rows(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Return rows scaled to length one in double precision; a zero row stays zero.
 
-    Rows are divided by their largest part first, so that no square of a float32 over- or
-    underflows. A row that is not finite comes out as NaN.
+    Rows are divided by their largest component first, so that no square of a float32 over- or
+    underflows. A row that is not finite becomes NaN.
     """
     rows = vectors.astype(np.float64)
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
@@ -83,9 +83,9 @@ def finite_rows(vectors: Float32Array) -> BoolArray:
 class Session(Protocol):
     """A loaded model. `run` is called from several threads at once.
 
-    `runtime` is the runtime's name and version, and enters the keys of stored vectors; `workers`
-    how many batches it should run at once, of at most `batch_tokens`, padding included; 0: as the
-    queue likes.
+    `runtime` is the runtime's name and version, which are part of the keys of stored vectors.
+    `workers` is the number of batches to run at once, `batch_tokens` their most tokens, padding
+    included; 0 for the queue's default.
     """
 
     runtime: str
@@ -95,27 +95,27 @@ class Session(Protocol):
     def run(self, token_ids: IntArray, mask: IntArray) -> Float32Array:
         """Return one vector a row of the padded (rows, tokens) ids.
 
-        Of unit length or zero; NaN where it is not finite. What it raises fails the batch.
+        Of unit length or zero; NaN if not finite. An exception fails the batch.
         """
         ...
 
 
 OUTPUTS = ("last_hidden_state", "token_embeddings")
-"""Names of the output with a vector a token, in the order they are looked for."""
+"""Names of the output with a vector per token, in the order they are looked for."""
 REQUIRED_INPUTS = frozenset({"input_ids", "attention_mask"})
 KNOWN_INPUTS = REQUIRED_INPUTS | {"token_type_ids"}
 
 GPU_BATCH_TOKENS = 8_192
 """A guess: a batch of 256, as on a core, would leave a GPU idle between its kernels."""
 GPU_WORKERS = 2
-"""So that one batch is prepared while the other runs."""
+"""Two, so that one batch is prepared while the other runs."""
 
 _FLOATS = ("tensor(float)", "tensor(float16)")
 _ERRORS_ONLY = 3
 
 
 class UnusableDeviceError(Exception):
-    """The device that was asked for is not there or does not work; the graph is not to blame."""
+    """The device is missing or does not work; the graph is not to blame."""
 
     def __init__(self, provider: str, problem: str) -> None:
         super().__init__(f"{provider} can't be used: {problem}; or set embedding_backend to auto")
@@ -142,12 +142,12 @@ class OnnxSession:
             self._session = ort.InferenceSession(graph, _options(), [chosen])
         except Exception as error:
             raise UnusableGraphError(f"ONNX Runtime can't load it ({first_line(error)})") from error
-        really = self._session.get_providers()[0]
-        if really != provider:
-            # The runtime takes another where a device or a library is missing, with a line in its
-            # log at most.
+        actual = self._session.get_providers()[0]
+        if actual != provider:
+            # Without its device or a library the runtime uses another provider, and logs a line at
+            # most.
             raise UnusableDeviceError(
-                provider, f"ONNX Runtime took {really}: no device, driver or library?"
+                provider, f"ONNX Runtime took {actual}: no device, driver or library?"
             )
         self.runtime = f"onnxruntime {ort.__version__}"
         self.workers = workers
@@ -182,7 +182,7 @@ def check_inputs(names: frozenset[str], *, all_int64: bool) -> None:
 
 
 def choose_output(ranks: Mapping[str, int]) -> str:
-    """Return which of a graph's outputs, given with their ranks, has a vector for each token."""
+    """Return the output with a vector for each token, from the ranks of a graph's outputs."""
     named = [name for name in OUTPUTS if name in ranks]
     by_rank = [name for name, rank in ranks.items() if rank == 3]
     if not named and not by_rank:
@@ -191,7 +191,7 @@ def choose_output(ranks: Mapping[str, int]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the start of what a runtime said."""
+    """Return the first line of a runtime's error, at most 300 characters."""
     lines = str(error).splitlines()
     return lines[0][:300] if lines else type(error).__name__
 
@@ -202,10 +202,10 @@ def _options() -> ort.SessionOptions:
     # one batch over all threads, and nothing spins while it waits.
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Threads that wait for each other's share must not burn the cores of other workers.
+    # Waiting threads must not spin on the cores of other workers.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-    # Every batch has another shape; a memory plan for each would only pile up.
+    # Every batch has another shape; memory plans for all of them would pile up.
     options.enable_mem_pattern = False
     options.log_severity_level = _ERRORS_ONLY
     return options
