@@ -441,8 +441,8 @@ def _check_budget(budget: BudgetConfiguration, models: Iterable[ModelConfigurati
     for model in models:
         if model.prices is None:
             raise ValueError(
-                f"model {model.name} has no prices, so nobody can tell what it "
-                "spends; set input_per_million and output_per_million of it, 0 where it is free"
+                f"model {model.name} has no prices, so its cost is unknown; set "
+                "input_per_million and output_per_million of it, 0 where it is free"
             )
 
 
