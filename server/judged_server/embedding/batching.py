@@ -413,7 +413,7 @@ class Workers:
 
 
 def _failed(result: Float32Array | Fault) -> bool:
-    """Whether a window's batch could not run."""
+    """Return whether a window's batch could not run."""
     return isinstance(result, tuple) and result in {_RUN_FAILED, _NO_MEMORY}
 
 

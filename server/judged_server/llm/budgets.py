@@ -1,11 +1,11 @@
-"""The budgets that hold around a call to a model: the caller's, the request's, the day's.
+"""Budgets that limit what calls to models cost: max_cost, per_request, per_day and per_month.
 
-Nothing is sent that could overrun a budget. Where it only could because others are under way and
-hold what they may not need, it waits for them.
+A request that could exceed a budget is not sent. If it would fit without the reservations of
+requests in flight, which may not need all of them, it waits for those.
 
-Of a budget of a day or month a process draws an allowance from the ledger, a hundredth of it at a
-time, keeps two of these at most beside what it has reserved, and gives back what it does not need.
-So most questions cost no access to the file before they are asked.
+A process draws an allowance of a day's or month's budget from the ledger, a hundredth of the budget
+at a time. It keeps at most two of these beside what it has reserved, and returns the rest. So most
+questions need no access to the ledger before they are asked.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from judged_server.store.ledger import AGAIN_S, Account, Ledger, LedgerFault, Us
 from judged_server.tenant import TENANT
 
 STEPS = 100
-"""The allowances a budget is cut into."""
+"""Number of allowances that a budget is divided into."""
 
 
 class Period(Enum):
-    """How long a budget is for, by the calendar in UTC; the value is a format of its name."""
+    """The calendar period of a budget, in UTC; the value is the format of its name."""
 
     DAY = "%Y-%m-%d"
     MONTH = "%Y-%m"
@@ -59,7 +59,7 @@ class Period(Enum):
 
 
 def default_ledger(environ: Mapping[str, str]) -> Path:
-    """Return where the file is when the operator names none: beside the user's other state."""
+    """Return the default path of the ledger's file: in the user's state folder."""
     return state_folder(environ) / "spending.sqlite"
 
 
@@ -108,11 +108,11 @@ class BudgetAccount:
 
     @property
     def held(self) -> int:
-        """What is reserved now, by this process, for calls under way."""
+        """What this process has reserved for calls in flight."""
         return self._held[self._now]
 
     def left(self) -> int:
-        """Return what this process could still reserve, as of when it last drew."""
+        """Return what this process could still reserve, as of its last draw."""
         self._roll_over()
         return max(0, self.limit - self._taken + self._allowance)
 
@@ -124,9 +124,9 @@ class BudgetAccount:
             return self.left()
 
     def take(self, amount: int) -> Account | None:
-        """Reserve an amount of what was drawn; return the account and period it was taken from.
+        """Reserve an amount of the allowance; return the account and period it was taken from.
 
-        None when not as much is drawn: `draw` may change that.
+        None if the allowance is too small: `draw` may raise it.
         """
         self._roll_over()
         if self._allowance < amount:
@@ -136,23 +136,23 @@ class BudgetAccount:
         return self._now
 
     async def draw(self, amount: int) -> bool:
-        """Draw what `take` lacks for an amount; return whether there was as much.
+        """Draw what the allowance lacks for an amount; return whether it then suffices.
 
-        Raises LedgerFault when it can't be written down.
+        Raises LedgerFault if the ledger can't be written.
         """
         async with self._drawing:
             self._roll_over()
             missing = amount - self._allowance
             if missing > 0:
                 wanted = max(missing, self.limit // STEPS)
-                # What is drawn for a caller who leaves is there for the next one.
+                # If the caller leaves, the next one can use what was drawn.
                 drawing = asyncio.create_task(self._draw(self._now, wanted))
-                drawing.add_done_callback(_look_at)
+                drawing.add_done_callback(_retrieve)
                 await asyncio.shield(drawing)
             return self._allowance >= amount
 
     def settle(self, taken: Account, amount: int, spent: int) -> None:
-        """Put what was spent in the place of what was reserved; `written` says when it is safe."""
+        """Replace a reserved amount by what was spent; `Budgets.written` says when it is stored."""
         self._roll_over()
         self.ended += 1
         self._held[taken] -= amount
@@ -165,11 +165,11 @@ class BudgetAccount:
         step = self.limit // STEPS
         released = spent
         if self._allowance > 2 * step:
-            # What a burst of calls had put aside and did not need may be another process's chance.
+            # Other processes can use what a burst of calls reserved and did not need.
             released += self._allowance - step
             self._allowance = step
         elif self._allowance < 0:
-            # More than was drawn, and it was spent all the same.
+            # More was spent than was drawn.
             released += self._allowance
             self._allowance = 0
         self._taken += spent - released
@@ -189,7 +189,7 @@ class BudgetAccount:
         return Account(name, self.period.name_at(self._clock.date()), self._currency)
 
     def _roll_over(self) -> None:
-        """Begin a new period, in whichever direction the clock has gone."""
+        """Begin another period if the clock shows one, a later or an earlier."""
         day = self._clock.date().toordinal()
         if day == self._day:
             return
@@ -201,14 +201,14 @@ class BudgetAccount:
             self._now = now
 
 
-def _look_at(drawing: asyncio.Task[None]) -> None:
-    """Take note of a failure that nobody may wait for any more; the next caller meets it anew."""
+def _retrieve(drawing: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a draw whose caller may have left, so that it is not logged."""
     if not drawing.cancelled():
         drawing.exception()
 
 
 WRITTEN_WITHIN_S = 0.05
-"""How long an answer waits for what it cost to be written down, even where its time is over."""
+"""How long an answer waits for its cost to be in the ledger, even after its deadline."""
 
 Accounts = Sequence[BudgetAccount]
 
@@ -216,9 +216,9 @@ Accounts = Sequence[BudgetAccount]
 class Budgets:
     """The budgets of a server. Used on one event loop.
 
-    `per_request` is for all that one request asks, `per_day` for all that a day asks, in the
-    server's currency, None for no limit. The `ledger` keeps what a day, and each tenant, has spent,
-    and is told who asked for what.
+    `per_request` limits the cost of one request, `per_day` that of one day, in the server's
+    currency; None for no limit. The `ledger` records the spending of each period and tenant, and
+    the usage of each tenant by judge and model.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Budgets:
         self.settled = asyncio.Event()
 
     def own(self) -> list[BudgetAccount]:
-        """Return none, one or two budgets of the tenant of the call in work, the month's first."""
+        """Return none, one or two budgets of the current call's tenant, the month's first."""
         tenant = TENANT.get()
         month = self._account(tenant.name, Period.MONTH, tenant.per_month)
         day = self._account(tenant.name, Period.DAY, tenant.per_day)
@@ -263,13 +263,13 @@ class Budgets:
         rubric: str = "",
         judge: str = "",
     ) -> Completed:
-        """Return the model's reply, paid by the cost tracker and from the budgets that hold.
+        """Return the model's reply, charged to the cost tracker and to the budgets that apply.
 
-        It is written down as what `judge`, a kind, has asked by `rubric`.
+        Its usage is recorded for a kind of `judge` and a `rubric`.
 
-        Raises ModelFault with the reason BUDGET when the call could overrun one, TIMEOUT when there
-        was no time to wait, and as the model does. A call that was sent and then cut off may be
-        charged, so it counts with all that it may cost.
+        Raises ModelFault with the reason BUDGET if the call could exceed a budget, TIMEOUT if there
+        was no time to wait, and those of the model. A call that was sent and then cut off may be
+        charged, so it counts with the most that it may cost.
         """
         prices = model.card.prices
         own = self.own()
@@ -300,19 +300,19 @@ class Budgets:
             self._note(model, judge, rubric, replied, spent)
         done = done._replace(in_doubt=spent - answered)
         if accounts and self._ledger is not None:
-            # What was paid for is not answered before it is written down.
+            # A paid reply is not returned before its cost is in the ledger.
             done = done._replace(unwritten=not await self.written(ends))
         return done
 
     def check_store(self) -> None:
-        """Raise ModelFault while spending is kept in a store that can't be reached."""
+        """Raise ModelFault while the store that records spending can't be reached."""
         if self._ledger is not None and self._ledger.is_away:
             raise ModelFault(Reason.STORE_UNREACHABLE, STORE_AWAY, retryable=True)
 
     async def written(self, ends: float) -> bool:
-        """Return whether all that was spent before is written down by a time of the loop's clock.
+        """Return whether all earlier spending is in the ledger by `ends` of the loop's clock.
 
-        As soon as it is, or when the time is over.
+        Returns as soon as it is, or when that time is over.
         """
         if self._ledger is None:
             return True
@@ -322,7 +322,7 @@ class Budgets:
     def _note(
         self, model: ChatModel, judge: str, rubric: str, done: Completed | None, spent: int
     ) -> None:
-        """Write down who asked for what; what may have been charged without a reply counts too."""
+        """Record a call's usage in the ledger, also if it may be charged without a reply."""
         if self._ledger is None or (done is None and not spent):
             return
         usage = TokenUsage() if done is None else done.reply.usage
@@ -341,10 +341,7 @@ class Budgets:
         self._ledger.note(used)
 
     async def left_of_tenant(self) -> list[BudgetLeft]:
-        """Return the budgets of the tenant of the call in work, that of the day first.
-
-        Raises LedgerFault.
-        """
+        """Return the budgets of the current call's tenant, the day's first. Raises LedgerFault."""
         return [
             BudgetLeft(
                 each.name,
@@ -357,7 +354,7 @@ class Budgets:
         ]
 
     async def used_by_tenant(self, since: str) -> list[Used] | None:
-        """Return what the tenant of the call in work used from a day on; None: nobody knows.
+        """Return the usage of the current call's tenant from a day on; None without a ledger.
 
         Raises LedgerFault.
         """
@@ -371,11 +368,11 @@ class Budgets:
 
 
 class Reservation:
-    """What is put aside for one call, and what was sent of it; implements chat.Receipt.
+    """What is reserved for one call, and which requests were sent; implements chat.Receipt.
 
-    `most` is what a request may cost, in nano-units. One that was cut off, by time or by the
-    caller, may be charged. So the next one has to be paid for beside it, and what is left in doubt
-    at the end counts with all that it may cost.
+    `most` is the most that a request may cost, in nano-units. A request that was cut off, by a
+    time-out or by the caller, may be charged. So the next one needs a reservation of its own, and
+    each request that is still in doubt at the end counts as `most`.
     """
 
     def __init__(
@@ -395,9 +392,9 @@ class Reservation:
         self.in_doubt = 0
 
     async def reserve(self, *, waits: bool = True) -> None:
-        """Put `most` aside in every budget, before `ends` of the loop's clock.
+        """Reserve `most` in every budget, before `ends` of the loop's clock.
 
-        Raises ModelFault; where other questions hold what this one needs, at once unless it waits.
+        Raises ModelFault if it does not fit. Without `waits` it does not wait for other questions.
         """
         while not await self._try():
             if not waits:
@@ -419,19 +416,19 @@ class Reservation:
                 ) from None
 
     async def sent(self) -> None:
-        """Note that a request goes out. Raises ModelFault where that could overrun a budget."""
+        """Note that a request will be sent now. Raises ModelFault if it could exceed a budget."""
         if self.in_doubt == len(self._held):
             await self.reserve(waits=False)
         self.in_doubt += 1
 
     def turned_down(self) -> None:
-        """Note that what was sent last costs nothing."""
+        """Note that the last request costs nothing."""
         self.in_doubt -= 1
 
     def settle(self, answered: int | None) -> int:
-        """Put what all has cost in the place of what was put aside, and return it.
+        """Replace the reserved amounts by the cost of all requests, and return that.
 
-        `answered` is what the reply cost, None for no reply.
+        `answered` is the cost of the reply, None for no reply.
         """
         doubts = self.in_doubt if answered is None else max(0, self.in_doubt - 1)
         spent = left = (answered or 0) + doubts * self._most
@@ -442,12 +439,12 @@ class Reservation:
             self._tracker.spent += part
             for account, period in self._held[place]:
                 account.settle(period, self._most, part)
-        self._budgets.settled.set()  # those who wait look again
+        self._budgets.settled.set()  # waiting calls try again
         self._budgets.settled = asyncio.Event()
         return spent
 
     async def _try(self) -> bool:
-        """Put the amount aside; return False when it may fit once others have settled."""
+        """Reserve the amount; return False if it may fit once other calls have settled."""
         tracker, amount = self._tracker, self._most
         while self._fits():
             taken: list[tuple[BudgetAccount, Account]] = []
@@ -463,20 +460,20 @@ class Reservation:
             for each, period in taken:
                 each.settle(period, amount, 0)
             ended = account.ended
-            # Others take their share while the file is read, so all is looked at once more.
+            # Other calls reserve while the ledger is read, so all budgets are checked again.
             if await self._draw(account):
                 continue
             if account.held:
                 return False
             if account.ended != ended:
-                continue  # what they left was not in the file yet
+                continue  # what has ended since was not in the ledger yet
             tracker.refused_by_day += 1
             tracker.refusing_budget = account.name
             raise self._refusal(account.name, account.limit)
         return False
 
     def _fits(self) -> bool:
-        """Return whether the amount is left now. Raises ModelFault when it never will be."""
+        """Return whether the amount is left now. Raises ModelFault if it never will be."""
         tracker, amount = self._tracker, self._most
         for limit, name in (
             (tracker.limit, "max_cost"), (self._budgets.per_request, "per_request")
@@ -495,7 +492,7 @@ class Reservation:
                 while True:
                     try:
                         return await account.draw(self._most)
-                    except LedgerFault:  # another process may hold the file for some seconds
+                    except LedgerFault:  # another process may lock the file for some seconds
                         self._budgets.check_store()
                         await asyncio.sleep(AGAIN_S)
         raise ModelFault(
@@ -512,7 +509,7 @@ class Reservation:
         )
         whose, what_to_do = _BUDGETS[name]
         message = f"the question may cost {may_cost}, more than is left of {whose}; {what_to_do}"
-        if name == "max_cost":  # the same of every question, so that callers can count it as one
+        if name == "max_cost":  # the same for every question, so that callers can group them
             message = (
                 f"max_cost of {budget} does not cover the most that the question may cost, beside "
                 f"what was spent; {what_to_do}"
@@ -539,8 +536,8 @@ _BUDGETS = {
         "wait for the next month (UTC), or ask the operator to raise your per_month",
     ),
 }
-"""What each budget is, and what to do once it is used up. How much is left is for those alone whose
-budget it is."""
+"""What each budget limits, and what to do once it is used up. Messages don't show how much is left,
+which only the owner of a budget may know."""
 
 
 def _unpriced_fault(model: ChatModel) -> ModelFault:
@@ -554,18 +551,18 @@ def _unpriced_fault(model: ChatModel) -> ModelFault:
 
 
 def unpriced(field: str = "asking.max_cost") -> InvalidField:
-    """Return the error of a limit on money for a model whose price nobody knows."""
+    """Return the error of a limit on the cost of a model without prices."""
     return InvalidField(
         field,
-        "the model has no prices on this server, so nobody can tell what it costs; leave it out, "
+        "the model has no prices on this server, so its cost is unknown; leave it out, "
         "or ask the operator to set input_per_million and output_per_million of the model",
     )
 
 
 def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | None]) -> None:
-    """Raise BudgetExhausted when the day's budget kept all questions of a call from being asked.
+    """Raise BudgetExhausted if budgets of a day or month refused all questions of a call.
 
-    `reasons` are those of what came of them, None where there is none.
+    `reasons` are those of the call's results, None for a result without one.
     """
     if cost_tracker.refused_by_day and not cost_tracker.granted and set(reasons) == {Reason.BUDGET}:
         name = cost_tracker.refusing_budget
@@ -578,19 +575,21 @@ def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | N
 
 
 def _counted(done: Completed, request: ChatRequest) -> Completed:
-    """Return what came with a count of its tokens: the most there can be, where none was told."""
+    """Return a reply with token counts: the most there can be, if the provider reported none."""
     reply = done.reply
-    put_in, put_out, _ = reply.usage
-    if put_in and (put_out or not (reply.text or reply.unreadable)):
+    input_tokens, output_tokens, _ = reply.usage
+    if input_tokens and (output_tokens or not (reply.text or reply.unreadable)):
         return done
     usage = TokenUsage(
-        put_in or request_tokens(request), put_out or request.max_tokens, estimated=True
+        input_tokens or request_tokens(request),
+        output_tokens or request.max_tokens,
+        estimated=True,
     )
     return done._replace(reply=reply._replace(usage=usage))
 
 
 MESSAGE_TOKENS = 16
-"""What a chat template sets around each of the two messages, and before the reply."""
+"""Tokens that a chat template adds around each of the two messages, and before the reply."""
 
 _MERGE = string.ascii_letters.encode()
 
@@ -626,7 +625,7 @@ def most_of(prices: Prices, request: ChatRequest) -> int:
 
 
 class CallEstimate(NamedTuple):
-    """What one call takes at most: tokens, and nano-units of money; None without a price."""
+    """The most that one call uses: tokens, and nano-units of money; None without a price."""
 
     input_tokens: int
     output_tokens: int
@@ -636,7 +635,7 @@ class CallEstimate(NamedTuple):
 def estimate_calls(
     planned_calls: Iterable[PlannedCall],
 ) -> Iterator[tuple[PlannedCall, CallEstimate]]:
-    """Yield each planned call with what it takes at most to put its question once."""
+    """Yield each planned call with the most that asking its question once uses."""
     for planned in planned_calls:
         model = planned.model
         request = request_for(planned.question, new_nonce(), structured=model.card.structured)

@@ -67,7 +67,7 @@ def question_key(card: ChatModelCard, question: Question) -> bytes:
     """Return the key of a question to a model: SHA-256, 32 bytes.
 
     Covers the model, the rubric, how it is asked, and each text of the rubric's fields with its
-    name. All are UTF-8 after their lengths; a list follows the number of its texts.
+    name. Each is UTF-8 after its length; a list comes after the number of its texts.
     """
     rubric = question.rubric
     asked = _asked(

@@ -1,7 +1,6 @@
-"""Replies that are kept: the latest ones in memory, and behind them a store that outlives it.
+"""Cache of the replies of models: in memory, and in a store that outlives the process.
 
-What is kept is the reply as it came, so whoever finds it reads it anew: scores follow from it,
-thresholds are applied to them then.
+It holds unparsed replies: each use parses them and applies its own threshold.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from judged_server.llm.rubrics.rubric import Rubric
 from judged_server.store.kept_rows import DAY_S, Row
 
 STORED_WITHIN_S = 0.25
-"""How long a reply waits to be stored before it is answered all the same."""
+"""How long to wait for a reply to be stored before it is returned anyway."""
 _OVERHEAD_BYTES = 800
-"""What an entry takes in memory beside the bytes of its payload: its key, its objects."""
+"""Memory of an entry in addition to its payload: its key and its objects."""
 
 
 _PAYLOADS = TypeAdapter(ChatReply, config=ConfigDict(strict=True, allow_inf_nan=False))
@@ -31,7 +30,7 @@ _DAMAGED = ChatReply("", FinishReason.UNTOLD, TokenUsage(), "", unreadable="it i
 
 
 class ReplyStore(Protocol):
-    """A file (`KeptRows`), or a database in which servers claim what they ask (`PostgresRows`)."""
+    """A file (`KeptRows`), or a database in which servers claim questions (`PostgresRows`)."""
 
     @property
     def is_away(self) -> bool: ...  # noqa: D102 - here and below: see PostgresRows
@@ -49,7 +48,7 @@ class _Entry(NamedTuple):
 
 
 class ReplyCache:
-    """The kept replies of a server. For the event loop's thread."""
+    """The cached replies of a server. For the event loop's thread."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class ReplyCache:
         store: ReplyStore | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Let replies count for `ttl_s` seconds from when they were given, by the clock `now`."""
+        """Keep replies valid for `ttl_s` seconds after they were given, by the clock `now`."""
         self._most_bytes = memory_bytes
         self._bytes = 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
@@ -68,11 +67,11 @@ class ReplyCache:
 
     @property
     def is_away(self) -> bool:
-        """Whether replies are in a store of several servers that can't be reached now."""
+        """Whether the store is shared by several servers and can't be reached now."""
         return self._store is not None and self._store.is_away
 
     def held(self, key: bytes) -> ChatReply | None:
-        """Return the reply that memory holds under a key."""
+        """Return the reply in memory under a key."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -83,7 +82,7 @@ class ReplyCache:
         return entry.reply
 
     async def stored(self, key: bytes) -> ChatReply | None:
-        """Return the reply that the store has under a key, or that memory holds by now."""
+        """Return the reply in the store under a key, or one that is in memory by then."""
         if self._store is None:
             return None
         row = (await self._store.get([key])).get(key)
@@ -95,10 +94,10 @@ class ReplyCache:
         return reply
 
     async def claimed(self, key: bytes, within_s: float) -> ChatReply | None:
-        """Return None once the question is this server's to ask, or a reply that came before.
+        """Return None once this server has claimed a question, or a reply that is stored before.
 
-        Whoever asks then keeps the reply, or releases the question. Raises StoreAway, and
-        TimeoutError where another server has it all that time.
+        After a claim the caller must `keep` a reply or `release` the question. Raises StoreAway,
+        and TimeoutError if another server has the claim for all of `within_s`.
         """
         row = None if self._store is None else await self._store.claim(key, within_s)
         if row is None:
@@ -110,16 +109,16 @@ class ReplyCache:
         return reply
 
     def release(self, key: bytes) -> None:
-        """Let another server ask a question."""
+        """Release the claim of a question, so that another server can ask it."""
         if self._store is not None:
             self._store.release(key)
 
     async def keep(
         self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply, left_s: float
     ) -> bool:
-        """Keep a reply in place of an older one; return once it would outlive the process.
+        """Cache a reply in place of an older one; return False if it can't be serialised.
 
-        Or when `left_s` is over: a slow disk holds up no answer. False for one that can't be kept.
+        Waits until it is stored, `left_s` at most, so that a slow disk does not delay the answer.
         """
         payload = to_payload(reply)
         if payload is None:
@@ -130,18 +129,18 @@ class ReplyCache:
             if self._store is not None:
                 await self._store.keep(row, min(STORED_WITHIN_S, left_s))
         finally:
-            # Not before it is stored: whoever finds it here is answered at once.
+            # After it is stored, since a reply in memory is returned at once.
             self._hold(row, reply)
         return True
 
     def close(self) -> None:
-        """Store what waits. Not for the event loop's thread."""
+        """Store the replies that wait. Not for the event loop's thread."""
         if self._store is not None:
             self._store.close()
 
     def _counts(self, created: int) -> bool:
-        """Say whether a reply given then counts still."""
-        # One from the future, by a clock that was put right, would count for ever.
+        """Return whether a reply given then is still valid."""
+        # A time in the future, given before a clock was set back, would never expire.
         return -DAY_S < self._now() - created < self._ttl_s
 
     def _hold(self, row: Row, reply: ChatReply) -> None:
@@ -162,7 +161,7 @@ def to_payload(reply: ChatReply) -> bytes | None:
     """Return a reply as JSON; None for one that can't be read, or holds a lone surrogate."""
     if reply.unreadable:
         return None
-    # What it took was said when it came.
+    # Estimates and ignored fields are reported only for new replies.
     kept = reply._replace(usage=reply.usage._replace(estimated=False), left_out=())
     try:
         return _PAYLOADS.dump_json(kept)
@@ -171,7 +170,7 @@ def to_payload(reply: ChatReply) -> bytes | None:
 
 
 def from_payload(payload: bytes) -> ChatReply | None:
-    """Return the reply that was kept; None when the bytes hold none."""
+    """Return the reply in a payload; None if the payload is damaged."""
     try:
         return _PAYLOADS.validate_json(payload)
     except ValueError:

@@ -75,7 +75,7 @@ def load_embedder(
 
 
 def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
-    """Return what runs the model. Raises UnusableGraphError or UnusableDeviceError."""
+    """Return the session that runs the model. Raises UnusableGraphError or UnusableDeviceError."""
     path, manifest, backend = str(files.graph), files.manifest, running.backend
     workers = running.threads or (GPU_WORKERS if backend.name == CUDA else available_cores())
     if backend.name == OPENVINO:

@@ -30,7 +30,7 @@ from judged_server.llm.config import STRICT, content_of, matching, read, read_to
 from judged_server.settings import SettingsError
 
 Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction", "verification"]
-"""The form of a reply: yes or no; a score; one word of a scale; one score a dimension. A rubric of
+"""The form of a reply: yes or no; a score; one word of a scale; a score per dimension. A rubric of
 claims is not asked itself, but its two steps are: one extracts a list of claims, one verifies a
 claim."""
 

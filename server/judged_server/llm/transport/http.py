@@ -1,6 +1,6 @@
 """Sends JSON over HTTP to one provider; returns a status and bytes, or raises a fault.
 
-One connection pool a provider. Only the given URL is requested: no redirects, no proxies from the
+One connection pool per provider. Only the given URL is requested: no redirects, no proxies from the
 environment, no cookies. TLS is always verified. A reply is read up to MAX_BODY_BYTES, and must say
 how long it is. Knows nothing of language models; dialects interpret the status.
 """
