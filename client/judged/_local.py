@@ -1,7 +1,7 @@
-"""A server of the caller's own: on a socket that nobody else has, as long as it is needed.
+"""A private server for the caller: on a Unix socket of its own, stopped after use.
 
-It is a process because the client never imports the server; it need only be installed in the same
-environment.
+It runs as a process because the client never imports the server, which has to be installed in the
+same environment.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SHARED = {"JUDGED_TENANTS", "JUDGED_CERTIFICATE", "JUDGED_PRIVATE_KEY", "JUDGED
 def local() -> Iterator[str]:
     """Start a server, yield its address, stop it.
 
-    It reads the settings that any server does, those aside that are for others who call it, and
-    ends with this process however that ends. Raises ImportError where the server is not installed,
-    FailedPrecondition when it does not start.
+    It reads the settings of any server except those of tenants and TLS, and stops when this process
+    ends, even by a kill. Raises ImportError if the server is not installed, FailedPrecondition if
+    it does not start.
     """
-    if find_spec("uvloop") is None:  # of the extra that the server needs
+    if find_spec("uvloop") is None:  # from the extra `server`
         raise ImportError("there is no server to start; run: pip install 'judged[server]'")
     with tempfile.TemporaryDirectory(prefix="judged-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -59,12 +59,12 @@ def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
         "1",
         "--stop-with-stdin",
     ]
-    # What is set for servers that others call: this one has a socket that is nobody else's.
+    # Tenants and TLS are for shared servers: only this user can reach this one's socket.
     environment = {name: value for name, value in os.environ.items() if name not in _SHARED}
-    # A session of its own, so that Ctrl-C reaches the command alone, which then stops the server.
+    # A new session, so that Ctrl-C reaches only this process, which then stops the server.
     return subprocess.Popen(  # noqa: S603 - our own module, no shell
         command,
-        # Never written to: it ends with this process, however that ends, and so the server does.
+        # Never written to: it closes when this process ends, even by a kill; then the server stops.
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
@@ -74,19 +74,19 @@ def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
 
 
 def _address(server: subprocess.Popen[bytes], folder: Path) -> str:
-    """Return the address the server writes down once it is ready."""
+    """Return the address that the server writes once it is ready. Raises FailedPrecondition."""
     port_file = folder / "address"
-    gives_up = time.monotonic() + START_S
+    deadline = time.monotonic() + START_S
     while not port_file.exists():
-        if server.poll() is not None or time.monotonic() > gives_up:
-            why = f"the private server did not start: {_last_words(folder)}"
+        if server.poll() is not None or time.monotonic() > deadline:
+            why = f"the private server did not start: {_last_line(folder)}"
             raise FailedPrecondition(why, code="FAILED_PRECONDITION")
         time.sleep(0.02)
     return port_file.read_text().strip()
 
 
-def _last_words(folder: Path) -> str:
-    """Return the last line the server wrote."""
+def _last_line(folder: Path) -> str:
+    """Return the last line of the server's log."""
     lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
 

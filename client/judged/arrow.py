@@ -1,4 +1,4 @@
-"""Judges and rubrics over Arrow: callables for Ray Data, Spark, Daft and plain pyarrow.
+"""Judge or score Arrow tables, with Ray Data, Spark, Daft or plain pyarrow.
 
     from judged.arrow import Judging
 
@@ -61,10 +61,10 @@ _LEAST_S = 0.001
 _STATUS = {int(status): status.name for status in Status}
 _SOURCE = {int(source): source.name for source in Source}
 _TEXTS = {"string", "large_string", "string_view"}
-"""What pyarrow calls types of texts."""
+"""pyarrow's names of the types of texts."""
 _PLACE = re.compile(r"(?:^|\.)(?:groups|items)\[(\d+)\]\.?(\w*)")
-"""Which group or item a refusal is about, and which field of it."""
-_NOT_OF_THE_ROW = {
+"""Finds the index and the field of a group or item in the field path of an error."""
+_NOT_CAUSED_BY_ROW = {
     "BUDGET",
     "BUDGET_EXHAUSTED",
     "DEADLINE_EXCEEDED",
@@ -73,16 +73,16 @@ _NOT_OF_THE_ROW = {
     "PROVIDER_REFUSED_KEY",
     "TIMEOUT",
 }
-"""Reasons that say nothing of the row: more money, time or the right key gives it a verdict."""
-_OF_THE_SERVER = {"", "ABORTED", "DATA_LOSS", "INTERNAL", "UNKNOWN"}
-"""Reasons of a fault of the server, which a row may bring about."""
+"""Reasons that the row does not cause: with money, time or a valid key it gets a verdict."""
+_SERVER_FAULTS = {"", "ABORTED", "DATA_LOSS", "INTERNAL", "UNKNOWN"}
+"""Reasons of a fault in the server, which a row may cause."""
 _Row = tuple[Any, ...]
-"""Status, relevant or passed, score, probability, why it is missing, source and judge."""
+"""Status, relevant or passed, score, probability, error, source and judge."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers of a batch, what they took, and how many rows have none yet, by the reason."""
+    """The answers of a batch, their usage, and the number of rows without one, by reason."""
 
     table: Any
     usage: Usage | None
@@ -91,7 +91,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class _Question:
-    """What is asked of each row of a batch: picklable, since clients are the process's own."""
+    """A question about each row of a batch; picklable, since each process makes its own client."""
 
     target: str | None = None
     _: KW_ONLY
@@ -103,10 +103,10 @@ class _Question:
     every_row: bool = False
 
     DDL: ClassVar[str]
-    """The columns of the result behind the id, as Spark writes types."""
+    """The columns of the result after the id, in the syntax of Spark."""
     _fields: ClassVar[Sequence[str]] = ()
     _lists: ClassVar[Sequence[str]] = ()
-    """What is read: columns of texts, and of lists of them."""
+    """The fields that name columns to read; those in `_lists` name columns of lists of texts."""
 
     def __post_init__(self) -> None:
         if f", {self.id} " in f", {self.DDL}":
@@ -115,16 +115,16 @@ class _Question:
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """The columns that are read, by what they hold."""
+        """The names of the columns to read, by field."""
         named = {field: getattr(self, field) for field in self._fields}
         return {field: name for field, name in named.items() if name is not None}
 
     def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - of pyarrow, which is not installed everywhere
-        """Return the answers of a Table or RecordBatch as one, or of an iterator of them as one.
+        """Return the answers of a Table or RecordBatch in the same type, or of an iterator of them.
 
-        Warns of rows that have none yet. Raises InvalidArgument for columns that are not there or
-        not of texts, and for ids that are null or there twice; FailedPrecondition for a judge that
-        is not the one expected; and what a call raises that is wrong as a whole.
+        Warns of rows without an answer. Raises InvalidArgument if a column is missing or has no
+        texts, or an id is null or repeated; FailedPrecondition if another judge than the expected
+        one answers; and the errors of a call that fails as a whole.
         """
         if isinstance(batch, Iterator):
             return map(self, batch)
@@ -136,9 +136,9 @@ class _Question:
         return answered.table
 
     def ask(self, batch: Any, asking: Asking | None = None) -> Answered:  # noqa: ANN401 - as above
-        """Return the answers of a Table or RecordBatch with what they took; raises as a call does.
+        """Return the answers of a Table or RecordBatch, and their usage. Raises as `__call__` does.
 
-        `asking` takes the place of the object's own.
+        `asking` replaces the object's own.
         """
         if not isinstance(batch, pa.Table | pa.RecordBatch):
             rule = f"must be a Table or RecordBatch of pyarrow, not {type(batch).__name__}"
@@ -149,7 +149,7 @@ class _Question:
         for place in range(len(ids)):
             status, *values, error, source, judge = rows[place]
             if error is not None:
-                passes = error.retryable or error.reason in _NOT_OF_THE_ROW
+                passes = error.retryable or error.reason in _NOT_CAUSED_BY_ROW
                 error = f"{error.reason}: {error.message}"
                 missing[error] += passes
                 if passes and not self.every_row:
@@ -167,7 +167,7 @@ class _Question:
     def _fill(
         self, items: Mapping[int, Any], rows: dict[int, _Row], limit: CostLimit
     ) -> Usage | None:
-        """Put what came of each item into `rows`; return what it took."""
+        """Put the row of each item into `rows`; return the usage of all calls."""
         client = _client(self.target, self.credentials)
         ends = time.monotonic() + self.timeout
         usages: list[Usage] = []
@@ -177,7 +177,7 @@ class _Question:
             while todo:
                 places = todo.pop()
                 left = max(ends - time.monotonic(), _LEAST_S)
-                found, usage = self._asked(client, {at: items[at] for at in places}, limit, left)
+                found, usage = self._request(client, {at: items[at] for at in places}, limit, left)
                 rows.update(found)
                 usages.extend(() if usage is None else (usage,))
                 again = [[at for at in places if at not in found]]
@@ -187,7 +187,7 @@ class _Question:
                         {at: _failed(replace(rows[at][4], retryable=True)) for at in broken}
                     )
                 elif len(places) > 1:
-                    # Each half is asked again, until it is known which row the fault is of.
+                    # Ask again in halves, until the row that causes the fault is alone.
                     half = (len(broken) + 1) // 2
                     again += [broken[:half], broken[half:]]
                 todo += filter(None, again)
@@ -198,10 +198,10 @@ class _Question:
                 pass
         return sum(usages, Usage()) if usages else None
 
-    def _asked(
+    def _request(
         self, client: Client, items: Mapping[int, Any], limit: CostLimit, timeout: float
     ) -> tuple[Mapping[int, _Row], Usage | None]:
-        """Return what came of the items of a call, or of the refused one, and what it took."""
+        """Return the rows of the items of a call, or of the refused one, and the usage."""
         try:
             found = self._call(client, list(items.values()), limit.rest(), timeout)
         except InvalidArgument as error:
@@ -217,7 +217,7 @@ class _Question:
         return dict(zip(items, self._rows(found), strict=True)), found.usage
 
     def _works(self, client: Client, timeout: float) -> bool:
-        """Return whether the server answers about a row that nothing is wrong with."""
+        """Return whether the server answers for a row that is valid."""
         texts = {each: ["text"] if each in self._lists else "text" for each in self.columns}
         try:
             found = self._call(client, [self._item(0, texts)], Asking(CacheMode.ONLY), timeout)
@@ -226,8 +226,8 @@ class _Question:
         return {error.reason for error in found.errors.values()} <= {"NOT_CACHED"}
 
     def _read(self, batch: Any) -> tuple[Any, dict[int, Any], dict[int, _Row]]:  # noqa: ANN401 - as above
-        """Return the ids, what is to be asked by its row, and the rows that can't be asked."""
-        if not batch.num_columns:  # an engine's batch of nothing
+        """Return the ids, the items to ask by their row, and the rows that can't be asked."""
+        if not batch.num_columns:  # an engine's empty batch
             return pa.array([], pa.string()), {}, {}
         columns, there = self.columns, batch.schema.names
         for name in (self.id, *columns.values()):
@@ -251,7 +251,7 @@ class _Question:
         return ids, items, rows
 
     def _signature_of(self, judge: JudgeIdentity | None) -> str | None:
-        """Return the signature of the judge that answered. Raises FailedPrecondition."""
+        """Return a judge's signature. Raises FailedPrecondition if it is not the expected judge."""
         if judge is None:
             return None
         if self.expect is not None and self.expect not in {judge.signature, judge.fingerprint}:
@@ -264,44 +264,44 @@ class _Question:
         return judge.signature
 
     def schema(self, of_id: Any) -> Any:  # noqa: ANN401 - as above
-        """Return the schema of the result for ids of a type."""
+        """Return the schema of the result for a type of ids."""
         kinds = {"string": pa.string(), "boolean": pa.bool_(), "double": pa.float64()}
         columns = [column.split() for column in self.DDL.split(", ")]
         return pa.schema({self.id: of_id, **{name: kinds[kind] for name, kind in columns}})
 
     def _item(self, place: int, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the question
-        """Return what is asked of a row."""
+        """Return the item to ask for a row."""
         raise NotImplementedError
 
     def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
-        """Yield the rows in lists that are each asked about by one call."""
+        """Yield the rows of each call."""
         yield list(items)
 
     def _call(
         self, client: Client, items: Sequence[Any], asking: Asking | None, timeout: float
     ) -> Any:  # noqa: ANN401 - of the question
-        """Return what is found of items, with errors and usage."""
+        """Send items in one call; return the answers, with errors and usage."""
         raise NotImplementedError
 
     def _rows(self, found: Any) -> Iterable[_Row]:  # noqa: ANN401 - of the question
-        """Return what came of each item."""
+        """Return the row of each answer."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Judging(_Question):
-    """A judge over a table: each row is a context, and has one verdict.
+    """Judges a table: each row is a context, and gets one verdict.
 
-    `query`, `expected` and `retrieved` name the columns of texts; without `expected` the judge must
-    be one that needs none. The result has the column `id`, which tells rows apart and is as it was,
-    and status, relevant, score, probability, error, source and judge, its signature. A row that
-    can't be judged, such as one with a null, has the status ERROR and says why. Rows whose verdict
-    is missing for a reason that passes are left out, so that who asks for those that are not there
-    asks again; with `every_row` they are there with no status.
+    `query`, `expected` and `retrieved` name the columns of texts; leave out `expected` if the judge
+    needs no expected text. The result has the column `id`, unique and unchanged, and the columns
+    status, relevant, score, probability, error, source and judge (its signature). A row that can't
+    be judged, such as one with a null, has the status ERROR and the reason in `error`. Rows without
+    a verdict for a temporary reason are left out, so that a later run can find and judge them; with
+    `every_row` they are included, with a null status.
 
     `target` is a server as for Client; "local" starts one in each process that needs it. `expect`
-    is the signature or fingerprint of the one judge that may answer, on any replica. Each batch has
-    `timeout` seconds, and `asking.max_cost` is its own.
+    is the signature or fingerprint of the one judge that may answer, on any replica. `timeout`, in
+    seconds, and `asking.max_cost` apply to each batch.
     """
 
     judge: Judge | str | None = None
@@ -345,10 +345,10 @@ class Judging(_Question):
 
 @dataclass(frozen=True)
 class Scoring(_Question):
-    """A rubric over a table: each row is an answer, and has one score.
+    """Scores a table by a rubric: each row is an answer, and gets one score.
 
     `query` and `answer` name columns of texts, `references` and `contexts` columns of lists of
-    them. The result has `passed` in place of relevant; all else is as with Judging.
+    texts. The result has `passed` instead of `relevant`; all else is as for Judging.
     """
 
     rubric: Rubric | str = "faithfulness"
@@ -386,13 +386,13 @@ def _refused(name: str, rule: str, reason: str = "INVALID_FIELD") -> _Row:
 
 
 def _is_broken(row: _Row) -> bool:
-    return row[4] is not None and row[4].reason in _OF_THE_SERVER
+    return row[4] is not None and row[4].reason in _SERVER_FAULTS
 
 
 def check_ids(name: str, ids: Any, rows: Sequence[int] = ()) -> None:  # noqa: ANN401 - as above
-    """Raise InvalidArgument for ids of another type, that are null, or there twice.
+    """Raise InvalidArgument if ids have another type, are null or are repeated.
 
-    `rows` are their numbers, where these are others than their places.
+    `rows` are the row numbers for the message, if they are not the indices.
     """
     if not len(ids):
         return
@@ -411,7 +411,7 @@ def check_ids(name: str, ids: Any, rows: Sequence[int] = ()) -> None:  # noqa: A
 
 
 def texts_of(name: str, column: Any, *, lists: bool = False) -> list[Any]:  # noqa: ANN401 - as above
-    """Return the texts of a column, or its lists; None where one is null. Raises WrongType."""
+    """Return the texts of a column, or its lists; None for a null. Raises WrongType."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -431,16 +431,16 @@ def _decoded(scalar: Any) -> Any:  # noqa: ANN401 - as above
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
-        return ["\udcff"] if pa.types.is_nested(scalar.type) else "\udcff"  # which are refused
+        return ["\udcff"] if pa.types.is_nested(scalar.type) else "\udcff"  # refused later
 
 
 _clients: dict[tuple[int, str | None, Credentials | None], Client] = {}
-"""The clients of this process, and those of the ones that it was forked from."""
+"""Clients by process id, target and credentials; a fork inherits those of its parents."""
 _lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    global _lock  # noqa: PLW0603 - another thread may have held it
+    global _lock  # noqa: PLW0603 - another thread may have locked it
     _lock = threading.Lock()
 
 
@@ -449,14 +449,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def _client(target: str | None, credentials: Credentials | None) -> Client:
-    """Return this process's client of a target, of a server of its own where that is local."""
+    """Return this process's client of a target; start a private server for "local"."""
     key = (os.getpid(), target, credentials)
     with _lock:
         if (client := _clients.get(key)) is None:
             if target == LOCAL:
                 stack = ExitStack()
                 client = Client(stack.enter_context(local()))
-                client._connection.patience.waits = False  # noqa: SLF001 - nobody starts it again
+                client._connection.patience.waits = False  # noqa: SLF001 - no supervisor restarts it
                 atexit.register(_stop, key[0], stack)
             else:
                 client = Client(target, credentials=credentials)
@@ -465,6 +465,6 @@ def _client(target: str | None, credentials: Credentials | None) -> Client:
 
 
 def _stop(pid: int, stack: ExitStack) -> None:
-    """Stop the server of a process, from that process alone."""
+    """Stop a private server, only in the process that started it."""
     if os.getpid() == pid:
         stack.close()

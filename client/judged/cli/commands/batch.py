@@ -1,4 +1,4 @@
-"""`judged batch`: tables of any size, judged by a job of Ray Data that may be run again."""
+"""`judged batch`: judges tables of any size by a resumable job of Ray Data."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ class BatchCommand(CascadeOptions, MaxCost):
     block_rows: int = opt("N", "Rows that are judged and kept together.", 2000, low=1)
 
     def run(self, out: Output) -> Document:
-        """Judge what has no verdict yet, and say what there is then."""
+        """Judge the rows without a verdict, and report the state of OUT."""
         for name, extra in {"pyarrow": "arrow", "ray": "ray"}.items():
             if find_spec(name) is None:
                 raise Problem(f"judged batch needs {name}; run: pip install 'judged[{extra}]'")
         ids, folder = self._ids(), _Folder(self.output, self.id)
         with self.asking("judging", len(ids)) as (server, how):
             spec = self.spec(server.info, self.min_score)
-            # Who it is, and no more: no model is asked.
+            # Asks for the judge's identity only: no model is called.
             probe, only = [QueryGroup("", ["text"], ["text"])], Asking(CacheMode.ONLY)
             judge = server.client.judge(probe, spec, asking=only).judge
             folder.begin(judge, (self.query, self.expected, self.retrieved))
-            # On this machine all share one server; elsewhere each process has one of its own.
+            # Workers on this machine share a server; on a cluster each process starts its own.
             mine = "local" if os.environ.get("RAY_ADDRESS") else server.client.target
-            asked = self._asked(self.target or mine, spec, judge)
-            told, before, missing = None, 0, folder.n_missing(ids)
+            judging = self._judging(self.target or mine, spec, judge)
+            totals, before, missing = None, 0, folder.n_missing(ids)
             with _job(self.max_cost, how["progress"], len(ids) - missing, len(ids)) as ledger:
-                # What fails is asked again as long as most of it comes: its reason passes then.
-                while told is None or 0 < missing <= before // 2:
-                    told = self._judge(asked, ledger, folder)
+                # Ask again for missing rows while each pass at least halves them.
+                while totals is None or 0 < missing <= before // 2:
+                    totals = self._judge(judging, ledger, folder)
                     before, missing = missing, folder.n_missing(ids)
-        return self._report(out, folder.statuses(), judge, len(ids), missing, told)
+        return self._report(out, folder.statuses(), judge, len(ids), missing, totals)
 
     def _ids(self) -> Any:  # noqa: ANN401 - a column of pyarrow
-        """Return a hash of each id. Raises Problem for a column that is not as it must be."""
+        """Return a hash of each id. Raises Problem for invalid columns or ids."""
         from pyarrow import chunked_array, compute, dataset, int64  # noqa: PLC0415 - an extra
 
         from judged.arrow import check_ids  # noqa: PLC0415 - as above
@@ -101,8 +101,8 @@ class BatchCommand(CascadeOptions, MaxCost):
             raise Problem(f"{self.table}: {error}") from None
         return found
 
-    def _asked(self, target: str, judge: Judge, expect: JudgeIdentity) -> Any:  # noqa: ANN401 - of pyarrow
-        """Return what is asked of each row, of this judge alone."""
+    def _judging(self, target: str, judge: Judge, expect: JudgeIdentity) -> Any:  # noqa: ANN401 - of pyarrow
+        """Return the question about each row; no other judge may answer."""
         from judged.arrow import Judging  # noqa: PLC0415 - as above
 
         return Judging(
@@ -117,24 +117,24 @@ class BatchCommand(CascadeOptions, MaxCost):
             timeout=self.timeout,
         )
 
-    def _judge(self, asked: Any, ledger: Any, folder: _Folder) -> _Ledger:  # noqa: ANN401 - of Ray
-        """Judge the rows that are not kept; return what was told of it."""
+    def _judge(self, judging: Any, ledger: Any, folder: _Folder) -> _Ledger:  # noqa: ANN401 - of Ray
+        """Judge the rows that are not in OUT; return the totals of the job."""
         import ray  # noqa: PLC0415 - an extra
 
-        # A worker that waits for the ledger to start has Ray start another one in its place.
+        # Start the ledger first: if a worker waits for it, Ray starts another worker.
         ray.get(ledger.begin.remote())
-        rows = ray.data.read_parquet(self.table, columns=[self.id, *asked.columns.values()])
-        unjudged = _Unjudged(asked, ray.put(folder.kept))
+        rows = ray.data.read_parquet(self.table, columns=[self.id, *judging.columns.values()])
+        unjudged = _Unjudged(judging, ray.put(folder.kept))
         new = rows.map_batches(unjudged, batch_size=None, batch_format="pyarrow")
-        # Blocks as large as Ray makes them would all be under way at once, and none be kept.
+        # Ray's own blocks are so large that all would be in flight at once, and lost in a kill.
         new.repartition(target_num_rows_per_block=self.block_rows).map_batches(
-            _Work(asked, ledger, limited=self.max_cost is not None),
+            _Work(judging, ledger, limited=self.max_cost is not None),
             batch_size=self.block_rows,
             batch_format="pyarrow",
             concurrency=None if self.max_cost is None else 1,
         ).write_parquet(self.output)
-        told: _Ledger = ray.get(ledger.told.remote())
-        return told
+        totals: _Ledger = ray.get(ledger.totals.remote())
+        return totals
 
     def _report(
         self,
@@ -143,13 +143,13 @@ class BatchCommand(CascadeOptions, MaxCost):
         judge: JudgeIdentity,
         total: int,
         missing: int,
-        told: _Ledger,
+        totals: _Ledger,
     ) -> Document:
-        """Say what OUT has of the table; the command ends with 1 where rows are missing."""
+        """Print what OUT has of the table; set exit status 1 if rows are missing."""
         shown = ", ".join(f"{n} {status}" for status, n in sorted(statuses.items()))
         out.show(f"{plural(total, 'row')}: {shown or 'none judged'}", judge.signature)
-        out.show(*taken(told.usage))
-        for why, n in told.why.items():
+        out.show(*taken(totals.usage))
+        for why, n in totals.why.items():
             out.warn(f"{plural(n, 'row')} without a verdict: {why}")
         if missing:
             out.warn(f"{of_all(missing, total, 'row')} not in {self.output}; run it again")
@@ -158,17 +158,17 @@ class BatchCommand(CascadeOptions, MaxCost):
             "rows": total,
             "missing": missing,
             "statuses": statuses,
-            "reasons": dict(told.why),
+            "reasons": dict(totals.why),
             "signature": judge.signature,
-            **usage_document(told.usage),
+            **usage_document(totals.usage),
         }
 
 
 class _Folder:
-    """The folder that verdicts are kept in: of one judge, the same columns and the same texts."""
+    """The folder of verdicts: all by one judge, of the same columns."""
 
     kept: Any
-    """A hash of each id that has a verdict, in order, and the digest of the texts that it is of."""
+    """A table of the hashes of judged ids, sorted, and the digests of their texts."""
 
     def __init__(self, name: str, id_column: str) -> None:
         from pyarrow import fs  # noqa: PLC0415 - an extra
@@ -179,7 +179,7 @@ class _Folder:
         )
 
     def begin(self, judge: JudgeIdentity, texts: Sequence[str | None]) -> None:
-        """Raise Problem for a folder of another judge's, of other columns, or of something else."""
+        """Create the folder; raise Problem if it has another judge or columns, or other files."""
         about = {
             "judge": judge.signature,
             "fingerprint": judge.fingerprint,
@@ -188,7 +188,7 @@ class _Folder:
         self._files.create_dir(self._path)
         path = f"{self._path}/{_ABOUT}"
         if not self._files.get_file_info(path).is_file:
-            if self._there():
+            if self._paths():
                 raise Problem(f"--output {self._name}: has other files; name another folder")
             with self._files.open_output_stream(path) as file:
                 file.write(json.dumps(about).encode())
@@ -207,10 +207,10 @@ class _Folder:
             )
 
     def n_missing(self, ids: Any) -> int:  # noqa: ANN401 - a column of pyarrow
-        """Return how many of the ids, given as hashes, have no verdict, and learn which do.
+        """Return how many of the ids, given as hashes, have no verdict; set `kept` to the rest.
 
-        Files that were not written to their end are removed, and rows that are there twice: those
-        who worked for a job that was killed may write for a while after the next has begun.
+        Deletes truncated files, and files that repeat rows of another file: workers of a killed job
+        may write for a while after the next job has begun.
         """
         import pyarrow as pa  # noqa: PLC0415 - an extra
         from pyarrow import compute, parquet  # noqa: PLC0415 - as above
@@ -239,7 +239,7 @@ class _Folder:
         return len(ids) - n_kept
 
     def statuses(self) -> dict[str, int]:
-        """Return how many rows have which status."""
+        """Return the number of rows by status."""
         from pyarrow import dataset  # noqa: PLC0415 - an extra
 
         rows = dataset.dataset(self._parts(), filesystem=self._files)
@@ -247,15 +247,15 @@ class _Folder:
         counts = {name: rows.count_rows(filter=dataset.field("status") == name) for name in names}
         return {name: n for name, n in counts.items() if n}
 
-    def _there(self) -> list[str]:
-        """Return the files that are there, but for our own notes."""
+    def _paths(self) -> list[str]:
+        """Return the paths of all files, except those whose names begin with _."""
         from pyarrow import fs  # noqa: PLC0415 - an extra
 
         there = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         return [each.path for each in there if each.is_file and not each.base_name.startswith("_")]
 
     def _parts(self) -> list[str]:
-        return [path for path in self._there() if path.endswith(".parquet")]
+        return [path for path in self._paths() if path.endswith(".parquet")]
 
 
 def _described(about: Mapping[str, Any]) -> str:
@@ -265,26 +265,26 @@ def _described(about: Mapping[str, Any]) -> str:
 
 
 def _hashed(values: Iterable[object]) -> Any:  # noqa: ANN401 - as above
-    """Return a hash of each value, of 64 bits."""
+    """Return a hash of 64 bits for each value."""
     from pyarrow import array, int64  # noqa: PLC0415 - an extra
 
-    # As JSON, since the repr of a text depends on the version of Python.
+    # As JSON: the repr of a text depends on the version of Python.
     written = (json.dumps(value).encode() for value in values)
     digests = (blake2b(each, digest_size=8).digest() for each in written)
     return array((int.from_bytes(each, signed=True) for each in digests), int64())
 
 
 def _repeated(hashes: Any) -> Any:  # noqa: ANN401 - as above
-    """Return those that are there more than once."""
+    """Return the hashes that occur more than once."""
     from pyarrow import compute  # noqa: PLC0415 - an extra
 
-    # Sorted, which takes a third of the memory that a table of counts does.
+    # Sorting takes a third of the memory of a table of counts.
     ordered = hashes.take(compute.sort_indices(hashes)).combine_chunks()
     return ordered[1:].filter(compute.equal(ordered[1:], ordered[:-1])).unique()
 
 
 class _Ledger:
-    """What the workers of a job tell, in a process of its own."""
+    """The totals of the workers of a job, in a process of its own."""
 
     def __init__(self, max_cost: float | None) -> None:
         self.max_cost = max_cost
@@ -293,42 +293,42 @@ class _Ledger:
         self.why = Counter[str]()
 
     def begin(self) -> None:
-        """Forget why rows were missing: they are asked again."""
+        """Clear the reasons of missing rows, which are asked again."""
         self.why.clear()
 
     def left(self) -> float:
-        """Return what may still be spent."""
+        """Return the part of the limit on costs that is not spent."""
         spent = 0.0 if self.usage is None else self.usage.cost or 0.0
         return max((self.max_cost or 0.0) - spent, _LEAST_COST)
 
     def note(self, rows: int, usage: Usage | None, why: Mapping[str, int]) -> None:
-        """Count the rows of a batch that are done."""
+        """Add the rows of a judged batch, its usage, and the reasons of missing rows."""
         self.rows += rows
         self.why.update(why)
         if usage is not None:
             self.usage = usage if self.usage is None else self.usage + usage
 
-    def told(self) -> _Ledger:
-        """Return all that was told."""
+    def totals(self) -> _Ledger:
+        """Return a copy, from the process of the ledger."""
         return self
 
 
 class _Unjudged:
-    """Drops rows that are kept, and adds the digest of their texts to the others."""
+    """Drops judged rows, and adds the digest of its texts to each other row."""
 
-    def __init__(self, asked: Any, kept: Any) -> None:  # noqa: ANN401 - of Ray
-        self._asked = asked
+    def __init__(self, judging: Any, kept: Any) -> None:  # noqa: ANN401 - of Ray
+        self._judging = judging
         self._kept = kept
 
     def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - of pyarrow
-        """Return the rows of a batch. Raises FailedPrecondition for a row with other texts."""
+        """Return the rows without a verdict. Raises FailedPrecondition if texts were edited."""
         import ray  # noqa: PLC0415 - an extra
         from pyarrow import array, bool_  # noqa: PLC0415 - as above
 
         from judged.arrow import texts_of  # noqa: PLC0415 - as above
 
-        name = self._asked.id
-        texts = [texts_of(each, batch[each]) for each in self._asked.columns.values()]
+        name = self._judging.id
+        texts = [texts_of(each, batch[each]) for each in self._judging.columns.values()]
         digests, ids = _hashed(zip(*texts, strict=True)), batch[name].to_pylist()
         known, of_known = (
             memoryview(column.combine_chunks().buffers()[1] or b"").cast("q")
@@ -348,10 +348,10 @@ class _Unjudged:
 
 
 class _Work:
-    """Judges a batch, and tells the ledger."""
+    """Judges a batch, and reports it to the ledger."""
 
-    def __init__(self, asked: Any, ledger: Any, *, limited: bool) -> None:  # noqa: ANN401 - of Ray
-        self._asked = asked
+    def __init__(self, judging: Any, ledger: Any, *, limited: bool) -> None:  # noqa: ANN401 - of Ray
+        self._judging = judging
         self._ledger = ledger
         self._limited = limited
 
@@ -363,28 +363,28 @@ class _Work:
         asking = None
         if self._limited:
             asking = Asking(max_cost=ray.get(self._ledger.left.remote()))
-        found = self._asked.ask(batch, asking)
+        found = self._judging.ask(batch, asking)
         ray.get(self._ledger.note.remote(found.table.num_rows, found.usage, dict(found.missing)))
         if not batch.num_rows:
             return found.table
-        places = compute.index_in(found.table[self._asked.id], batch[self._asked.id])
+        places = compute.index_in(found.table[self._judging.id], batch[self._judging.id])
         return found.table.append_column(_DIGEST, batch[_DIGEST].take(places))
 
 
 @contextmanager
 def _job(max_cost: float | None, progress: Progress | None, done: int, total: int) -> Iterator[Any]:
-    """Start Ray or join its cluster, and yield the ledger of a job, which `progress` is told of."""
+    """Start Ray or join its cluster; yield the ledger of a job, and report it to `progress`."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray  # noqa: PLC0415 - an extra
 
     alone = not os.environ.get("RAY_ADDRESS")
     here = {"address": "local", "include_dashboard": False} if alone else {}
-    # A busy machine may not start Ray within the 30 s that it allows itself.
+    # On a busy machine Ray may not start within its own limit of 30 s.
     for may_retry in [True, True, False] if alone else [False]:
         try:
             ray.init(**here, logging_level="ERROR", log_to_driver=False)
             break
-        except Exception as error:  # noqa: BLE001 - Ray has no class for it
+        except Exception as error:  # noqa: BLE001 - Ray has no class for this error
             ray.shutdown()
             if not may_retry:
                 raise Problem(f"Ray did not start: {error}") from None
@@ -392,12 +392,12 @@ def _job(max_cost: float | None, progress: Progress | None, done: int, total: in
     ray.data.DataContext.get_current().enable_progress_bars = False
     ledger, over = ray.remote(_Ledger).options(num_cpus=0).remote(max_cost), threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         while progress is not None and not over.wait(_PROGRESS_S):
-            with suppress(ray.exceptions.RayError):  # which ends the job too
-                progress(done + ray.get(ledger.told.remote()).rows, total)
+            with suppress(ray.exceptions.RayError):  # it ends the job too
+                progress(done + ray.get(ledger.totals.remote()).rows, total)
 
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
         yield ledger
@@ -410,7 +410,7 @@ def _job(max_cost: float | None, progress: Progress | None, done: int, total: in
 
 
 def _explained(error: BaseException) -> Problem:
-    """Return a problem that says what ended a job; Ray keeps the text of what a worker raised."""
+    """Return a Problem with the cause of a failed job, from the text of the error of Ray."""
     first = re.search(r"^([\w.]+): (.+)$", str(error), re.MULTILINE)
     if first is not None and first[1].startswith("judged.errors."):
         return Problem(first[2])
