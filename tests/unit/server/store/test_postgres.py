@@ -362,6 +362,10 @@ class TestAway:
         with cutting_proxy(f"127.0.0.1:{database.port}") as proxy:
             rows = opened(Postgres(database.folder, int(proxy.address.rpartition(":")[2])))
             for n in range(5):
+                # Both connections stand: one that is cut twice in a row is a store that is away.
+                await rows.keep(row(f"kept {n}"), 5)
+                assert await rows.get([key(f"kept {n}")])
+                assert await is_free(rows, f"before {n}")
                 proxy.cut()
                 assert await is_free(rows, f"cut {n}")
             proxy.is_down = True
