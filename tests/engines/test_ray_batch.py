@@ -133,6 +133,15 @@ def test_a_folder_is_of_the_same_columns_and_texts_and_keeps_what_is_not_ours(
     assert batch.told()["statuses"] == {"OK": 12}
     assert len(batch.whole_parts()) == 2
     assert notes.read_text() == "mine"
+    theirs = tmp_path / "out" / "theirs.parquet"
+    pq.write_table(pa.table({"a": [1]}), theirs)
+    status, said = batch.run()
+    assert (status, theirs.exists()) == (2, True)
+    assert "theirs.parquet: is not of `judged batch`" in said
+    shutil.copy(batch.whole_parts()[0], theirs)  # of a killed job's worker: its rows are there
+    assert batch.run()[0] == 0
+    assert batch.told()["statuses"] == {"OK": 12}
+    assert len(batch.whole_parts()) == 2
     edited = longer.set_column(3, "passage", [["another"] * 12])
     pq.write_table(edited, tmp_path / "in.parquet")
     status, said = batch.run()

