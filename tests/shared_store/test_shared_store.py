@@ -150,7 +150,7 @@ def kill_one(
 
     asking = [pool.submit(asked_of, server) for server in running]
     until(lambda: len(script.asked) >= QUESTIONS // 3)
-    process = "(SELECT process FROM judged_replies_1 WHERE payload = '' LIMIT 1)"
+    process = "(SELECT process FROM judged_replies_2 WHERE payload = '' LIMIT 1)"
     assert database.run(f"SELECT {process}")[0][0]
     running[0].process.kill()
     killed = time.monotonic()

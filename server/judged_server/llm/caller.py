@@ -272,10 +272,9 @@ class ModelCaller:
         """Store the reply if it is the model's own verdict; return whether it was stored."""
         is_own_verdict = answer.parsed.status is Status.OK and not answer.fallback
         if self._cache is not None and answer.reply is not None and is_own_verdict:
-            rubric, card = asked.question.rubric, asked.model.card
             # A reply that cost nothing is returned before it is stored.
-            left_s = 0.0 if card.prices is None else asked.left_s
-            return await self._cache.keep(asked.key, rubric, card, answer.reply, left_s)
+            left_s = 0.0 if asked.model.card.prices is None else asked.left_s
+            return await self._cache.keep(asked.key, answer.reply, left_s)
         return False
 
     async def _when_written(self, asked: _Asked) -> Answer:

@@ -13,8 +13,7 @@ from typing import NamedTuple, Protocol
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
-from judged_server.llm.rubrics.rubric import Rubric
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.store.kept_rows import DAY_S, Row
 
 STORED_WITHIN_S = 0.25
@@ -113,9 +112,7 @@ class ReplyCache:
         if self._store is not None:
             self._store.release(key)
 
-    async def keep(
-        self, key: bytes, rubric: Rubric, card: ChatModelCard, reply: ChatReply, left_s: float
-    ) -> bool:
+    async def keep(self, key: bytes, reply: ChatReply, left_s: float) -> bool:
         """Cache a reply in place of an older one; return False if it can't be serialised.
 
         Waits until it is stored, `left_s` at most, so that a slow disk does not delay the answer.
@@ -123,8 +120,7 @@ class ReplyCache:
         payload = to_payload(reply)
         if payload is None:
             return False
-        created = int(self._now())
-        row = Row(key, payload, rubric.id, rubric.version, card.name, created)
+        row = Row(key, payload, int(self._now()))
         try:
             if self._store is not None:
                 await self._store.keep(row, min(STORED_WITHIN_S, left_s))

@@ -62,13 +62,12 @@ _DISK = {
 _CREATE = """
 CREATE TABLE IF NOT EXISTS kept (
   n INTEGER PRIMARY KEY AUTOINCREMENT, id INTEGER NOT NULL UNIQUE, crc INTEGER NOT NULL,
-  key BLOB NOT NULL, payload BLOB NOT NULL, rubric TEXT NOT NULL, version INTEGER NOT NULL,
-  model TEXT NOT NULL, created INTEGER NOT NULL)
+  key BLOB NOT NULL, payload BLOB NOT NULL, created INTEGER NOT NULL)
 """
-_COLUMNS = "crc, key, payload, rubric, version, model, created"
+_COLUMNS = "crc, key, payload, created"
 # One statement for any number of ids, so that it stays in the cache of 128 prepared statements.
 _BY_ID = f"SELECT {_COLUMNS} FROM kept WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
-_ADD = f"INSERT OR REPLACE INTO kept (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_ADD = f"INSERT OR REPLACE INTO kept (id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 _EVICT = "DELETE FROM kept WHERE n IN (SELECT n FROM kept ORDER BY n LIMIT ?)"
 _OPENING = threading.Lock()
 Result = TypeVar("Result")
@@ -89,34 +88,28 @@ class Kind:
 
 
 REPLIES = Kind(
-    "replies-2.sqlite3",
+    "replies-3.sqlite3",
     "replies",
     "models are asked again (use --llm-cache memory to run without a file)",
 )
 VECTORS = Kind(
-    "vectors-2.sqlite3",
+    "vectors-3.sqlite3",
     "vectors",
     "texts are embedded again (use --vector-cache memory to run without a file)",
 )
 
 
 class Row(NamedTuple):
-    """A stored payload and its key; a reply also has its rubric, its model and its time.
-
-    `model` is the name in the operator's settings, `created` is in whole seconds since 1970.
-    """
+    """A stored payload and its key; a reply also has its time, in whole seconds since 1970."""
 
     key: bytes
     payload: bytes
-    rubric: str = ""
-    version: int = 0
-    model: str = ""
     created: int = 0
 
     @property
     def checksum(self) -> int:
         """CRC-32 over all fields and their types."""
-        return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, *self[2:])).encode()))
+        return zlib.crc32(self.payload, zlib.crc32(ascii((self.key, self.created)).encode()))
 
 
 class StoreAway(Exception):
@@ -427,7 +420,7 @@ def _id(key: bytes) -> int:
 
 
 def _size(row: Row) -> int:
-    return len(row.payload) + len(row.rubric) + len(row.model) + len(row.key)
+    return len(row.payload) + len(row.key)
 
 
 def make_private(path: Path) -> None:

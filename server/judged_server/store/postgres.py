@@ -52,9 +52,9 @@ _BATCH = 500
 _STATEMENT_S = 5.0
 _SCHEMA_LOCK = 0x6A756467
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS judged_replies_1 (
-  key bytea PRIMARY KEY, crc bigint NOT NULL, payload bytea NOT NULL, rubric text NOT NULL,
-  version bigint NOT NULL, model text NOT NULL, created bigint NOT NULL, process uuid);
+CREATE TABLE IF NOT EXISTS judged_replies_2 (
+  key bytea PRIMARY KEY, crc bigint NOT NULL, payload bytea NOT NULL, created bigint NOT NULL,
+  process uuid);
 CREATE TABLE IF NOT EXISTS judged_processes_1 (
   process uuid PRIMARY KEY, until timestamptz NOT NULL);
 CREATE OR REPLACE FUNCTION judged_runs_1(uuid) RETURNS boolean LANGUAGE sql VOLATILE AS
@@ -63,18 +63,17 @@ CREATE OR REPLACE FUNCTION judged_now_1() RETURNS float8 LANGUAGE sql VOLATILE A
   'SELECT extract(epoch FROM clock_timestamp())::float8';
 CREATE TABLE IF NOT EXISTS judged_writers_1 (process text PRIMARY KEY, last bigint NOT NULL);
 """
-_LAST_TABLE = "judged_used_1"
+_REPLIES = "judged_replies_2"
 # judged_runs_1 is volatile, so that it sees what was committed before its call: else a statement
 # that waited for another process's claim would not see the lease committed with that claim.
 _READ = """
-SELECT crc, key, payload, rubric, version, model, created FROM judged_replies_1
+SELECT crc, key, payload, created FROM judged_replies_2
 WHERE key = ANY(%b::bytea[]) AND (payload <> '' OR judged_runs_1(process))
 """
 _PUT = """
-INSERT INTO judged_replies_1 SELECT * FROM unnest(%b::bytea[], %b::bigint[], %b::bytea[],
-  %b::text[], %b::bigint[], %b::text[], %b::bigint[]) ORDER BY 1
+INSERT INTO judged_replies_2
+SELECT * FROM unnest(%b::bytea[], %b::bigint[], %b::bytea[], %b::bigint[]) ORDER BY 1
 ON CONFLICT (key) DO UPDATE SET crc = EXCLUDED.crc, payload = EXCLUDED.payload,
-  rubric = EXCLUDED.rubric, version = EXCLUDED.version, model = EXCLUDED.model,
   created = EXCLUDED.created, process = NULL
 """
 _RENEW = """
@@ -82,16 +81,16 @@ INSERT INTO judged_processes_1 VALUES (%s, clock_timestamp() + make_interval(sec
 ON CONFLICT (process) DO UPDATE SET until = EXCLUDED.until
 """
 _CLAIM = f"""
-WITH lease AS ({_RENEW}) INSERT INTO judged_replies_1 AS r
-SELECT key, 0, ''::bytea, '', 0, '', 0, %s::uuid FROM unnest(%b::bytea[]) AS key ORDER BY 1
+WITH lease AS ({_RENEW}) INSERT INTO judged_replies_2 AS r
+SELECT key, 0, ''::bytea, 0, %s::uuid FROM unnest(%b::bytea[]) AS key ORDER BY 1
 ON CONFLICT (key) DO UPDATE SET crc = 0, payload = '', created = 0, process = EXCLUDED.process
 WHERE CASE WHEN r.payload = '' THEN NOT judged_runs_1(r.process)
   ELSE r.created <= %s::float8 OR r.created >= %s::float8 END
 RETURNING r.key
 """  # noqa: S608 - built from constants
 _RELEASE = """
-DELETE FROM judged_replies_1 WHERE key IN (
-  SELECT key FROM judged_replies_1 WHERE key = ANY(%b::bytea[]) AND process = %s AND payload = ''
+DELETE FROM judged_replies_2 WHERE key IN (
+  SELECT key FROM judged_replies_2 WHERE key = ANY(%b::bytea[]) AND process = %s AND payload = ''
   ORDER BY key FOR UPDATE)
 """
 _LEAVE = """
@@ -99,11 +98,11 @@ DELETE FROM judged_processes_1
 WHERE process = %s OR until < clock_timestamp() - interval '1 day'
 """
 _COUNT = """
-SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM judged_replies_1
+SELECT count(*), coalesce(sum(octet_length(payload)), 0)::bigint FROM judged_replies_2
 WHERE payload <> ''
 """
 _PURGE = """
-WITH gone AS (DELETE FROM judged_replies_1 WHERE payload <> '' RETURNING octet_length(payload) AS n)
+WITH gone AS (DELETE FROM judged_replies_2 WHERE payload <> '' RETURNING octet_length(payload) AS n)
 SELECT count(*), coalesce(sum(n), 0)::bigint FROM gone
 """
 
@@ -130,7 +129,7 @@ def connect(url: str, *, durable: bool = True) -> Connection:
     db: Connection = psycopg.connect(**own, autocommit=True, prepare_threshold=None)
     try:
         # Check first: the role may be allowed to use the tables, but not to create them.
-        if db.execute("SELECT to_regclass(%s)", [_LAST_TABLE]).fetchone() == (None,):
+        if db.execute("SELECT to_regclass(%s)", [_REPLIES]).fetchone() == (None,):
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", [_SCHEMA_LOCK])
                 db.execute(_SCHEMA)
@@ -389,12 +388,7 @@ class PostgresRows:
 
     def _put(self, db: Connection, puts: list[tuple[Row, asyncio.Future[None]]]) -> None:
         values = [(row.key, row.checksum, *row[1:]) for row, _ in puts]
-        try:
-            db.execute(_PUT, [list(column) for column in zip(*values, strict=True)])
-        except psycopg.DataError:  # a name with a NUL, which PostgreSQL rejects
-            _log.exception("replies not stored", count=len(puts))
-            self._released.extend(row.key for row, _ in puts)  # else other servers wait for them
-            self._claiming.wake()
+        db.execute(_PUT, [list(column) for column in zip(*values, strict=True)])
         with self._lock:
             for row, written in puts:
                 if self._puts[row.key][1] is written:  # else a newer row is queued

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from judged_server.llm.chat import ChatModelCard, ChatReply, FinishReason, TokenUsage
+from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
 from judged_server.llm.reply_cache import ReplyCache
-from judged_server.llm.rubrics.rubric import load_builtin
 from judged_server.store.kept_rows import DAY_S, Row
-
-CARD = ChatModelCard("small", "p", "openai", "gpt", True, None)
-RUBRIC = load_builtin()["retrieval_match"]
 
 
 class FakeStore:
@@ -45,17 +41,15 @@ def key(number):
 
 
 async def keep(cache, number, text="yes"):
-    await cache.keep(key(number), RUBRIC, CARD, reply(text), 60)
+    await cache.keep(key(number), reply(text), 60)
 
 
-async def test_what_was_kept_is_held_and_stored_with_where_it_came_from():
+async def test_what_was_kept_is_held_and_stored_with_its_time():
     store = FakeStore()
     cache = ReplyCache(1 << 20, store=store, now=FakeTime())
     await keep(cache, 1)
     assert cache.held(key(1)) == reply()
-    row = store.rows[key(1)]
-    assert (row.rubric, row.version, row.model) == ("retrieval_match", 1, "small")
-    assert row.created == 1_700_000_000
+    assert store.rows[key(1)].created == 1_700_000_000
     again = ReplyCache(1 << 20, store=store, now=FakeTime())
     assert again.held(key(1)) is None
     assert await again.stored(key(1)) == reply()
