@@ -12,7 +12,7 @@ first_NAME_CORES, in facts  the first bottleneck: the station with the highest u
 
 Not included: the cores of clients (see `judged load`), the network, and proxies.
 
-    python -m benchmarks.sizing [--p99 1000] [--provider-a-s 167] [--store-a-s 18900] [--seconds 6]
+    python -m benchmarks.sizing [--p99 1000] [--provider-a-s 167] [--store-a-s 10000] [--seconds 6]
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def main() -> None:
         "--provider-a-s", type=float, default=167.0, help="questions it admits; 0: no limit"
     )
     parser.add_argument(
-        "--store-a-s", type=float, default=18_900.0, help="claims and replies that it takes"
+        "--store-a-s", type=float, default=10_000.0, help="claims and replies that it takes"
     )
     parser.add_argument("--seconds", type=float, default=6.0, help="of each measurement")
     arguments = parser.parse_args()
