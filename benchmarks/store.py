@@ -120,10 +120,7 @@ async def claim_and_put(url: str) -> None:
     rows = PostgresRows(url, _DAY_S)
     try:
         for _ in range(TURNS):
-            new = [
-                Row(os.urandom(32), os.urandom(PAYLOAD), "r", 1, "m", int(time.time()))
-                for _ in range(BATCH)
-            ]
+            new = [Row(os.urandom(32), os.urandom(PAYLOAD), int(time.time())) for _ in range(BATCH)]
             await asyncio.gather(*(rows.claim(row.key) for row in new))
             await asyncio.gather(*(rows.keep(row, 30) for row in new))
     finally:
