@@ -35,12 +35,15 @@ def local() -> Iterator[str]:
         raise ImportError("there is no server to start; run: pip install 'judged[server]'")
     with tempfile.TemporaryDirectory(prefix="judged-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with (folder / "stderr").open("wb") as log:
-            server = _start(folder, log.fileno())
-        try:
-            yield _address(server, folder)
-        finally:
-            _stop(server)
+        with (folder / "stderr").open("wb") as log, _start(folder, log.fileno()) as server:
+            try:
+                yield _address(server, folder)
+            finally:
+                server.terminate()
+                try:
+                    server.wait(STOP_S)
+                except subprocess.TimeoutExpired:
+                    server.kill()
 
 
 def _start(folder: Path, log: int) -> subprocess.Popen[bytes]:
@@ -79,24 +82,8 @@ def _address(server: subprocess.Popen[bytes], folder: Path) -> str:
     deadline = time.monotonic() + START_S
     while not port_file.exists():
         if server.poll() is not None or time.monotonic() > deadline:
-            why = f"the private server did not start: {_last_line(folder)}"
+            said = (folder / "stderr").read_text(errors="replace").strip().splitlines()
+            why = f"the private server did not start: {said[-1] if said else 'it said nothing'}"
             raise FailedPrecondition(why, code="FAILED_PRECONDITION")
         time.sleep(0.02)
     return port_file.read_text().strip()
-
-
-def _last_line(folder: Path) -> str:
-    """Return the last line of the server's log."""
-    lines = (folder / "stderr").read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
-
-
-def _stop(server: subprocess.Popen[bytes]) -> None:
-    if server.stdin is not None:
-        server.stdin.close()
-    server.terminate()
-    try:
-        server.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()

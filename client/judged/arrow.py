@@ -16,10 +16,12 @@ import re
 import threading
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache
 from itertools import repeat
 from typing import Any, ClassVar
 
@@ -90,7 +92,7 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class _Question:
+class _Question(ABC):
     """A question about each row of a batch; picklable, since each process makes its own client."""
 
     target: str | None = None
@@ -119,7 +121,7 @@ class _Question:
         named = {field: getattr(self, field) for field in self._fields}
         return {field: name for field, name in named.items() if name is not None}
 
-    def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - of pyarrow, which is not installed everywhere
+    def __call__(self, batch: Any) -> Any:  # noqa: ANN401 - what it gets
         """Return the answers of a Table or RecordBatch in the same type, or of an iterator of them.
 
         Warns of rows without an answer. Raises InvalidArgument if a column is missing or has no
@@ -135,17 +137,14 @@ class _Question:
             warnings.warn(f"{what} without a verdict, to be asked again: {why}", stacklevel=2)
         return answered.table
 
-    def ask(self, batch: Any, asking: Asking | None = None) -> Answered:  # noqa: ANN401 - as above
-        """Return the answers of a Table or RecordBatch, and their usage. Raises as `__call__` does.
-
-        `asking` replaces the object's own.
-        """
+    def ask(self, batch: pa.Table | pa.RecordBatch) -> Answered:
+        """Return the answers of a batch, and their usage. Raises as `__call__` does."""
         if not isinstance(batch, pa.Table | pa.RecordBatch):
             rule = f"must be a Table or RecordBatch of pyarrow, not {type(batch).__name__}"
             raise WrongType.of_field("batch", rule)
         ids, items, rows = self._read(batch)
-        usage = self._fill(items, rows, CostLimit(asking or self.asking)) if items else None
-        missing, kept, cells = Counter[str](), list[int](), list[_Row]()
+        usage = self._fill(items, rows) if items else None
+        missing, kept = Counter[str](), list[_Row]()
         for place in range(len(ids)):
             status, *values, error, source, judge = rows[place]
             if error is not None:
@@ -155,20 +154,17 @@ class _Question:
                 if passes and not self.every_row:
                     continue
                 status = None if passes else status
-            kept.append(place)
-            cells.append((status, *values, error, source, judge))
-        ids = ids if len(kept) == len(ids) else ids.take(pa.array(kept, pa.int64()))
+            kept.append((place, status, *values, error, source, judge))
         schema = self.schema(ids.type)
-        columns = zip(*cells, strict=True) if cells else repeat((), len(schema) - 1)
+        places, *columns = zip(*kept, strict=True) if kept else repeat((), len(schema))
         arrays = map(pa.array, columns, schema.types[1:])
+        ids = ids.take(pa.array(places, pa.int64()))
         table = type(batch).from_arrays([ids, *arrays], schema=schema)
         return Answered(table, usage, +missing)
 
-    def _fill(
-        self, items: Mapping[int, Any], rows: dict[int, _Row], limit: CostLimit
-    ) -> Usage | None:
+    def _fill(self, items: Mapping[int, Any], rows: dict[int, _Row]) -> Usage | None:
         """Put the row of each item into `rows`; return the usage of all calls."""
-        client = _client(self.target, self.credentials)
+        client, limit = _client(self.target, self.credentials), CostLimit(self.asking)
         ends = time.monotonic() + self.timeout
         usages: list[Usage] = []
 
@@ -193,9 +189,8 @@ class _Question:
                 todo += filter(None, again)
 
         ahead = 1 if limit.limited else CHUNKS_IN_FLIGHT
-        with closing(in_order(ask, self._chunks(items), ahead)) as done:
-            for _ in done:
-                pass
+        for _ in in_order(ask, self._chunks(items), ahead):
+            pass
         return sum(usages, Usage()) if usages else None
 
     def _request(
@@ -225,7 +220,9 @@ class _Question:
             return False
         return {error.reason for error in found.errors.values()} <= {"NOT_CACHED"}
 
-    def _read(self, batch: Any) -> tuple[Any, dict[int, Any], dict[int, _Row]]:  # noqa: ANN401 - as above
+    def _read(
+        self, batch: pa.Table | pa.RecordBatch
+    ) -> tuple[pa.Array, dict[int, Any], dict[int, _Row]]:
         """Return the ids, the items to ask by their row, and the rows that can't be asked."""
         if not batch.num_columns:  # an engine's empty batch
             return pa.array([], pa.string()), {}, {}
@@ -263,29 +260,28 @@ class _Question:
             raise FailedPrecondition(rule, code="FAILED_PRECONDITION")
         return judge.signature
 
-    def schema(self, of_id: Any) -> Any:  # noqa: ANN401 - as above
+    def schema(self, of_id: pa.DataType) -> pa.Schema:
         """Return the schema of the result for a type of ids."""
-        kinds = {"string": pa.string(), "boolean": pa.bool_(), "double": pa.float64()}
-        columns = [column.split() for column in self.DDL.split(", ")]
-        return pa.schema({self.id: of_id, **{name: kinds[kind] for name, kind in columns}})
+        columns = (pa.field(*column.split()) for column in self.DDL.split(", "))
+        return pa.schema([pa.field(self.id, of_id), *columns])
 
+    @abstractmethod
     def _item(self, place: int, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the question
         """Return the item to ask for a row."""
-        raise NotImplementedError
 
     def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
         """Yield the rows of each call."""
         yield list(items)
 
+    @abstractmethod
     def _call(
         self, client: Client, items: Sequence[Any], asking: Asking | None, timeout: float
     ) -> Any:  # noqa: ANN401 - of the question
         """Send items in one call; return the answers, with errors and usage."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rows(self, found: Any) -> Iterable[_Row]:  # noqa: ANN401 - of the question
         """Return the row of each answer."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -389,7 +385,7 @@ def _is_broken(row: _Row) -> bool:
     return row[4] is not None and row[4].reason in _SERVER_FAULTS
 
 
-def check_ids(name: str, ids: Any, rows: Sequence[int] = ()) -> None:  # noqa: ANN401 - as above
+def check_ids(name: str, ids: pa.Array, rows: Sequence[int] = ()) -> None:
     """Raise InvalidArgument if ids have another type, are null or are repeated.
 
     `rows` are the row numbers for the message, if they are not the indices.
@@ -410,7 +406,7 @@ def check_ids(name: str, ids: Any, rows: Sequence[int] = ()) -> None:  # noqa: A
         raise InvalidArgument.of_field(name, rule)
 
 
-def texts_of(name: str, column: Any, *, lists: bool = False) -> list[Any]:  # noqa: ANN401 - as above
+def texts_of(name: str, column: pa.Array, *, lists: bool = False) -> list[Any]:
     """Return the texts of a column, or its lists; None for a null. Raises WrongType."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -427,44 +423,31 @@ def texts_of(name: str, column: Any, *, lists: bool = False) -> list[Any]:  # no
     return [None if None in (each or ()) else each or () for each in found] if lists else found
 
 
-def _decoded(scalar: Any) -> Any:  # noqa: ANN401 - as above
+def _decoded(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - a text or a list
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
         return ["\udcff"] if pa.types.is_nested(scalar.type) else "\udcff"  # refused later
 
 
-_clients: dict[tuple[int, str | None, Credentials | None], Client] = {}
-"""Clients by process id, target and credentials; a fork inherits those of its parents."""
-_lock = threading.Lock()
-
-
-def _after_fork() -> None:
-    global _lock  # noqa: PLW0603 - another thread may have locked it
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+_locks: dict[int, threading.Lock] = {}
+"""A lock for each process, by its id: a fork would wait for ever for one that its parent holds."""
 
 
 def _client(target: str | None, credentials: Credentials | None) -> Client:
     """Return this process's client of a target; start a private server for "local"."""
-    key = (os.getpid(), target, credentials)
-    with _lock:
-        if (client := _clients.get(key)) is None:
-            if target == LOCAL:
-                stack = ExitStack()
-                client = Client(stack.enter_context(local()))
-                client._connection.patience.waits = False  # noqa: SLF001 - no supervisor restarts it
-                atexit.register(_stop, key[0], stack)
-            else:
-                client = Client(target, credentials=credentials)
-            _clients[key] = client
-        return client
+    pid = os.getpid()
+    with _locks.setdefault(pid, threading.Lock()):
+        return _new_client(pid, target, credentials)
 
 
-def _stop(pid: int, stack: ExitStack) -> None:
-    """Stop a private server, only in the process that started it."""
-    if os.getpid() == pid:
-        stack.close()
+@cache
+def _new_client(pid: int, target: str | None, credentials: Credentials | None) -> Client:
+    if target != LOCAL:
+        return Client(target, credentials=credentials)
+    stack = ExitStack()
+    client = Client(stack.enter_context(local()))
+    client._connection.patience.waits = False  # noqa: SLF001 - no supervisor restarts it
+    # A fork that ends leaves the server to its parent.
+    atexit.register(lambda: stack.close() if os.getpid() == pid else None)
+    return client

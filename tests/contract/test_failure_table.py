@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _STORE = "tests/unit/server/store/test_postgres.py"
 _SHARED = "tests/shared_store/test_shared_store.py"
 _JOB = "tests/engines/test_ray_batch.py"
+_ROWS = "tests/unit/client/cli/test_table_job.py"
 TESTS = {
     "A server is killed": (
         f"{_SHARED}::test_equal_questions_to_three_servers_are_paid_once_but_for_those_of_one_that_is_killed",
@@ -49,7 +50,7 @@ TESTS = {
     "A provider is down": (
         "tests/faults/test_storms.py::test_one_that_goes_down_in_the_middle_and_comes_back_loses_nothing",
     ),
-    "A budget is used up": (f"{_JOB}::test_what_money_ran_out_for_is_paid_the_next_time_and_once",),
+    "A budget is used up": (f"{_JOB}::test_what_is_missing_is_asked_the_next_time_and_paid_once",),
     "A worker of a job dies": (
         f"{_JOB}::test_no_kill_loses_a_row_or_has_one_twice_or_paid_again",
         "tests/engines/test_spark.py::test_no_kill_loses_a_row_or_has_one_twice_or_paid_again",
@@ -60,14 +61,18 @@ TESTS = {
         f"{_JOB}::test_blocks_that_were_judged_when_it_was_killed_are_kept",
     ),
     "Another judge answers than that of the output": (
-        f"{_JOB}::test_a_killed_job_is_gone_on_with",
+        f"{_JOB}::test_a_killed_job_is_gone_on_with_and_what_was_added_is_judged",
         "tests/engines/test_ray.py::test_another_judge_ends_the_job",
         "tests/engines/test_spark.py::test_another_judge_ends_the_job",
     ),
     "A row was edited since it was judged": (
-        f"{_JOB}::test_a_folder_is_of_the_same_columns_and_texts_and_keeps_what_is_not_ours",
+        f"{_JOB}::test_a_killed_job_is_gone_on_with_and_what_was_added_is_judged",
+        f"{_ROWS}::test_refuses_edited_texts",
     ),
-    "Ids are null, or there twice": (f"{_JOB}::test_ids_that_tell_no_rows_apart_are_refused",),
+    "Ids are null, or there twice": (
+        f"{_JOB}::test_ids_that_tell_no_rows_apart_are_refused",
+        f"{_ROWS}::test_that_tell_no_rows_apart_are_refused",
+    ),
     "A row makes the server fail, others don't": (
         "tests/unit/client/test_arrow.py::test_a_fault_of_the_server_is_that_of_the_row_that_brings_it_about",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from tests.adapters.conftest import target as target  # noqa: PLC0414 - a fixture
 
 N = 3000
+CPUS = 1
 
 
 @pytest.fixture
@@ -18,6 +20,16 @@ def table() -> Any:
     passages = ["a b c", "a b", "x"] * (N // 3)
     columns = {"id": list(range(N)), "query": ["q"] * N, "gold": ["a b c"] * N}
     return pa.table({**columns, "passage": [*passages[:-1], None]})
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of Ray for several jobs: to start one takes longer than most."""
+    import ray
+
+    here = ray.init("local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False)
+    yield here.address_info["gcs_address"]
+    ray.shutdown()
 
 
 def check(found: Any) -> None:

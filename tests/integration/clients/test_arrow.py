@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import socket
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,7 @@ from judged import (
 from judged.arrow import Judging, Scoring
 
 from tests.fakes.providers.scripted_provider import ScriptedProvider
+from tests.integration.clients.name_server import name_server
 from tests.integration.llm.budgeted_server import say
 from tests.integration.llm_config import priced
 from tests.integration.server_process import running_server
@@ -157,16 +159,31 @@ class TestJudging:
             judging(target, "exact", expect=signature)(table(3))
         assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)  # noqa: S301
 
-    def test_another_judge_is_refused_on_whichever_replica(self):
+    @pytest.mark.parametrize("scheme", ["ipv4", "dns"])
+    def test_another_judge_is_refused_on_whichever_replica(self, scheme: str):
+        hosts = ["127.0.0.1", "127.0.0.2"]
         with (
             running_server("--default-judge", "exact") as one,
-            running_server("--default-judge", "token_overlap") as other,
+            name_server(hosts) as names,
         ):
-            both = f"ipv4:{one.address},{other.address}"
+            port = one.address.rpartition(":")[2]
+            try:
+                socket.create_server((hosts[1], int(port))).close()
+            except OSError as error:
+                pytest.skip(f"not run: no second address of this machine ({error})")
+            second = f"{hosts[1]}:{port}"
+            both = f"ipv4:{one.address},{second}"
+            if scheme == "dns":
+                both = f"dns://{names}/judged.test:{port}"
             asked = judging(one.address, None)
             (signature,) = set(asked(table(3))["judge"].to_pylist())
             strict = replace(asked, target=both, expect=signature)
-            with pytest.raises(FailedPrecondition, match=r"the judge at ipv4:.* is token_overlap"):
+            with (
+                running_server("--default-judge", "token_overlap", listen=second),
+                pytest.raises(
+                    FailedPrecondition, match=rf"the judge at {scheme}:.* is token_overlap"
+                ),
+            ):
                 for _ in range(200):
                     assert set(strict(table())["judge"].to_pylist()) == {signature}
 
@@ -245,7 +262,7 @@ class TestProcesses:
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
             found = pool.submit(judging("local"), table(3)).result()
-            (address,) = pool.submit(_local_addresses).result()
+            address = pool.submit(_local_address).result()
         assert found["relevant"].to_pylist() == [True, True, False]
         assert not os.path.exists(address.removeprefix("unix:"))  # noqa: PTH110
 
@@ -256,7 +273,7 @@ class TestProcesses:
         assert done.stdout.strip() == "{3}"
 
 
-def _local_addresses() -> list[str]:
+def _local_address() -> str:
     from judged import arrow
 
-    return [client.target for (pid, *_), client in arrow._clients.items() if pid == os.getpid()]
+    return arrow._client("local", None).target
