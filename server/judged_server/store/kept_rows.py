@@ -148,7 +148,6 @@ class KeptRows:
         self._waiting_bytes = 0
         self._next_write: Future[None] | None = None
         self._hurried = threading.Event()
-        self._late: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{kind.what}-write")
         self._closed = False
@@ -196,20 +195,12 @@ class KeptRows:
             return self._next_write
 
     async def keep(self, row: Row, within_s: float) -> None:
-        """Write a row; return once the operating system has it, or the time is over.
-
-        While an earlier write is late, don't wait: so a disk that hangs delays few answers.
-        """
+        """Write a row; return once the operating system has it, or the time is over."""
         written = self.put([row])
         if within_s > 0:
             self._hurried.set()
-        is_late = self._late is not None and not self._late.done()
-        if written is None or is_late or within_s <= 0:
-            return
-        await asyncio.wait([asyncio.wrap_future(written)], timeout=within_s)
-        if not written.done() and (self._late is None or self._late.done()):
-            logger.warning("%s are used before they are stored: the disk is slow", self._kind.what)
-            self._late = written
+        if written is not None and within_s > 0:
+            await asyncio.wait([asyncio.wrap_future(written)], timeout=within_s)
 
     def close(self) -> None:
         """Write the queued rows, and close the file."""
@@ -356,7 +347,7 @@ class KeptRows:
     def _connect(self) -> _Link:
         make_private(self._path)
         inode = self._path.stat().st_ino
-        db = connect(self._path, self._busy_s, _PAGE)
+        db = connect(self._path, self._busy_s)
         try:
             db.execute(f"PRAGMA wal_autocheckpoint = {max(16, self._transaction_bytes // _PAGE)}")
             db.execute(f"PRAGMA journal_size_limit = {2 * self._transaction_bytes}")
@@ -432,14 +423,14 @@ def make_private(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def connect(path: Path, busy_s: float, page_size: int = 4096) -> sqlite3.Connection:
+def connect(path: Path, busy_s: float) -> sqlite3.Connection:
     """Return a connection to a file in write-ahead mode. Raises sqlite3.Error.
 
     It waits up to `busy_s` seconds for another connection's lock.
     """
     db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
-        db.execute(f"PRAGMA page_size = {page_size}")
+        db.execute(f"PRAGMA page_size = {_PAGE}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
