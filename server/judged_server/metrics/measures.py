@@ -149,9 +149,7 @@ def _exponential_gains(gains: FloatArray, top: FloatArray, query: IntArray) -> F
     nDCG is a ratio, so a factor common to a query's gains cancels.
     """
     # expm1, since 2^gain - 1 would round a gain of 1e-20 to 0.
-    plain: FloatArray = np.expm1(np.minimum(gains, _LARGE_EXPONENT) * np.log(2.0))
-    if top.max(initial=0.0) <= _LARGE_EXPONENT:
-        return plain
+    plain = np.expm1(np.minimum(gains, _LARGE_EXPONENT) * np.log(2.0))
     shift = np.maximum(top - _LARGE_EXPONENT, 0.0)[query]
     return np.where(shift == 0.0, plain, np.exp2(gains - shift) - np.exp2(-shift))
 
@@ -634,16 +632,16 @@ def _brought(name: str) -> Measure:
     return Measure(Metric(name, "Values that the caller brings.", "", unknown, modes=()), {})
 
 
-def parse_measure(name: str, metrics: Mapping[str, Metric] = METRICS) -> Measure:
+def parse_measure(name: str) -> Measure:
     """Return the measure of one name. Raises MetricNameError with the rule the name breaks."""
     parts = _NAME.fullmatch(name) if len(name) <= _LONGEST_NAME else None
     if parts is None:
         raise MetricNameError(
             f"{name[:40]!r} is not a metric's name; write metric@k, or metric(parameter=value)@k"
         )
-    metric = metrics.get(parts["metric"])
+    metric = METRICS.get(parts["metric"])
     if metric is None:
-        raise unknown_name("metric", parts["metric"], metrics, parts["metric"].lower())
+        raise unknown_name("metric", parts["metric"], METRICS, parts["metric"].lower())
     return Measure(metric, _read_parameters(metric, parts["parameters"]), _read_cutoff(parts["k"]))
 
 

@@ -88,14 +88,9 @@ _SUBSTITUTIONS = (
 
 def prepare(text: str) -> str:
     """Return the text as 13a prepares it for the split at white space."""
-    text = text.rstrip()
-    if "<" in text:
-        text = text.replace("<skipped>", "")
-    if "-\n" in text:
-        text = text.replace("-\n", "")
-    if "&" in text:
-        for entity, character in _ENTITIES:
-            text = text.replace(entity, character)
+    text = text.rstrip().replace("<skipped>", "").replace("-\n", "")
+    for entity, character in _ENTITIES:
+        text = text.replace(entity, character)
     return text
 
 

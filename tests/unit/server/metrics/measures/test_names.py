@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judged_server.domain import Parameter
+from judged_server.metrics import measures
 from judged_server.metrics.measures import (
     MAX_CUTOFF,
     METRICS,
@@ -26,7 +27,11 @@ TOY = Metric(
     ),
     version=3,
 )
-WITH_TOY = {**METRICS, "toy": TOY}
+
+
+@pytest.fixture(autouse=True)
+def with_toy(monkeypatch):
+    monkeypatch.setattr(measures, "METRICS", {**METRICS, "toy": TOY})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ WITH_TOY = {**METRICS, "toy": TOY}
     ],
 )
 def test_a_name_prints_in_one_way(written, printed):
-    assert str(parse_measure(written, WITH_TOY)) == printed
+    assert str(parse_measure(written)) == printed
 
 
 @given(st.sampled_from(sorted(METRICS)), st.data(), st.none() | st.integers(1, MAX_CUTOFF))
@@ -114,7 +119,7 @@ def test_any_text_is_a_measure_or_a_named_error(text):
 )
 def test_a_wrong_name_is_told_the_rule(name, rule):
     with pytest.raises(MetricNameError) as caught:
-        parse_measure(name, WITH_TOY)
+        parse_measure(name)
     assert rule in str(caught.value)
 
 
@@ -125,7 +130,7 @@ def test_a_signature_shows_defaults_settings_and_version():
         == "ndcg@10|gain:linear|matching:greedy_first|no_gold:skip|v1"
     )
     assert (
-        parse_measure("toy(p=0.5)@3", WITH_TOY).signature([("source", "trec")])
+        parse_measure("toy(p=0.5)@3").signature([("source", "trec")])
         == "toy@3|p:0.5|scale:1|kind:plain|source:trec|v3"
     )
     assert parse_measure("mrr").signature([]) == "mrr|v1"
