@@ -800,7 +800,9 @@ class MeasureAgreementRequest(_message.Message):
 
     @_builtins.property
     def interval(self) -> _metrics_pb2.IntervalOptions:
-        """interval sets the options of the intervals. Unset means the defaults."""
+        """interval sets the options of the intervals, by the percentile bootstrap;
+        another method is refused. Unset means the defaults.
+        """
 
     def __init__(
         self,
@@ -1148,7 +1150,9 @@ class CalibrateRequest(_message.Message):
 
     @_builtins.property
     def interval(self) -> _metrics_pb2.IntervalOptions:
-        """interval sets the options of the intervals. Unset means the defaults."""
+        """interval sets the options of the intervals, by the percentile bootstrap;
+        another method is refused. Unset means the defaults.
+        """
 
     @_builtins.property
     def judge(self) -> _verdicts_pb2.JudgeIdentity:

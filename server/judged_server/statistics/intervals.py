@@ -1,4 +1,4 @@
-"""Confidence intervals of means over queries, and of any other statistic.
+"""Confidence intervals of means over queries, and percentile intervals of any other statistic.
 
 A statistic is a function of how often each unit was drawn, so that the cost of a resample depends
 on the number of units and not of items: units are queries, items or clusters. They are treated as
@@ -141,7 +141,10 @@ def check_work(
     """
     passes = max(1, math.ceil(n_metrics / _METRICS_A_PASS))
     most = min(MAX_DRAWS // max(1, n_queries * passes), MAX_MEANS // max(1, n_metrics))
-    _refuse_above(most, options, field, f"for {n_queries} {unit} and {n_metrics} metrics")
+    asked = f"for {n_queries} {unit} and {n_metrics} metrics"
+    if options.method is not IntervalMethod.T:
+        less, at = "ask for fewer metrics or slices", f"{field}.resamples"
+        check_draws(options.resamples, most, asked, less, at, ", or use the method T")
 
 
 def check_resampling(units: Units, sums: int, options: IntervalOptions) -> None:
@@ -150,13 +153,8 @@ def check_resampling(units: Units, sums: int, options: IntervalOptions) -> None:
     `sums` is the number of columns that a statistic sums over weighted units.
     """
     most = MAX_STEPS // (units.n * (_DRAW + sums) + _VALUE * sums)
-    _refuse_above(most, options, "interval", f"over {units.over}, with {sums} sums in each")
-
-
-def _refuse_above(most: int, options: IntervalOptions, field: str, asked: str) -> None:
-    if options.method is not IntervalMethod.T:
-        less, at = "ask for fewer metrics or slices", f"{field}.resamples"
-        check_draws(options.resamples, most, asked, less, at, ", or use the method T")
+    asked = f"over {units.over}, with {sums} sums in each"
+    check_draws(options.resamples, most, asked, "send fewer items", "interval.resamples")
 
 
 def check_draws(
@@ -179,30 +177,50 @@ def mean_intervals(
     """Return the interval of each mean; `values` is float64[m, n], m metrics over n queries.
 
     `unit` is the name of a query in warnings, in the plural. All are None if n is below 2. Callers
-    must `check_work` first. The method T gives mean -+ t * sd / sqrt(n), with n - 1 degrees of
-    freedom (Student 1908).
+    must `check_work` first.
     """
     m, n = values.shape
     if n < 2 or not m:
         return (None,) * len(values)
-    means = exact_means(values)
-    left_out: FloatArray = (values.mean(axis=1)[:, None] - values).T / (n - 1)
-    found = estimate(means, Units(n, unit), options, left_out)
-    made: list[Interval | None] = []
-    for own, one in zip(values, found, strict=True):
-        interval, warnings = one.interval, _mean_warnings(own, options.method, unit)
-        if interval is not None:
-            low, high = interval.lower, interval.upper
-            if options.method is not IntervalMethod.T:
-                # A mean of resampled values is in their range; rounding must not move it out.
-                low, high = np.clip([low, high], own.min(), own.max()).tolist()
-            error = interval.standard_error
-            if bool(np.all(own == own[0])):
-                low, high, error = float(own[0]), float(own[0]), 0.0
-            confidence, signature = options.confidence, options.signature
-            interval = Interval(low, high, confidence, error, signature, tuple(warnings))
-        made.append(interval)
-    return tuple(made)
+    means, method = exact_means(values), options.method
+    samples = np.empty((0, m)) if method is IntervalMethod.T else _resampled(means, n, options)
+    columns = zip(values, means(np.ones((1, n)))[0].tolist(), samples.T, strict=True)
+    ends = [_mean_ends(own, middle, np.sort(drawn), options) for own, middle, drawn in columns]
+    return tuple(
+        Interval(
+            low,
+            high,
+            options.confidence,
+            error,
+            options.signature,
+            tuple(_mean_warnings(own, method, unit)),
+        )
+        for own, (low, high, error) in zip(values, ends, strict=True)
+    )
+
+
+def _mean_ends(
+    values: FloatArray, middle: float, drawn: FloatArray, options: IntervalOptions
+) -> tuple[float, float, float]:
+    """Return both ends of the interval of one mean, and its standard error.
+
+    `middle` is the mean, `drawn` are the resampled means, ascending. The method T gives
+    mean -+ t * sd / sqrt(n), with n - 1 degrees of freedom (Student 1908).
+    """
+    checkpoint()
+    n, tail = len(values), (1 - options.confidence) / 2
+    if bool(np.all(values == values[0])):
+        return float(values[0]), float(values[0]), 0.0
+    if options.method is IntervalMethod.T:
+        error = float(values.std(ddof=1)) / math.sqrt(n)
+        reach = float(special().stdtrit(n - 1, 1 - tail)) * error
+        return middle - reach, middle + reach, error
+    levels = expanded_levels(tail, n)
+    if options.method is IntervalMethod.BCA:
+        levels = bca_levels(drawn, middle, values, tail)
+    # A mean of resampled values is in their range; rounding must not move it out.
+    low, high = np.clip(percentiles(drawn, levels), values.min(), values.max()).tolist()
+    return low, high, float(drawn.std(ddof=1))
 
 
 def exact_means(values: FloatArray) -> Statistics:
@@ -244,67 +262,40 @@ def _mean_warnings(values: FloatArray, method: IntervalMethod, unit: str) -> Ite
 
 
 def estimate(
-    statistics: Statistics,
-    units: Units,
-    options: IntervalOptions,
-    left_out: FloatArray | None = None,
+    statistics: Statistics, units: Units, options: IntervalOptions
 ) -> tuple[Estimate, ...]:
-    """Return each statistic with its interval.
+    """Return each statistic with its interval, by the method PERCENTILE.
 
-    `left_out`, float64[units, statistics], are the values with each unit left out, up to a
-    constant; if None, they are computed if the method needs them. There is no interval for fewer
-    than two units, or if most resamples are undefined.
+    There is no interval for fewer than two units, or if most resamples are undefined.
     """
     n = units.n
     values = statistics(np.ones((1, n)))[0]
     if n < 2:
         return tuple(Estimate(_finite(value)) for value in values)
-    jackknife = options.method is IntervalMethod.T
-    samples = np.empty((0, len(values)))
-    if not jackknife:
-        draws = resample_counts(n, options.resamples, options.seed, max(1, BLOCK_DRAWS // n))
-        samples = np.concatenate([statistics(weights) for weights in draws])
-    if left_out is None:
-        percentile = options.method is IntervalMethod.PERCENTILE
-        left_out = samples if percentile else _leave_one_out(statistics, n)
-    tail = (1 - options.confidence) / 2
+    samples = _resampled(statistics, n, options)
     estimates = []
-    for column, value in enumerate(values):
+    for value, column in zip(values, samples.T, strict=True):
         checkpoint()
-        known = np.isfinite((left_out if jackknife else samples)[:, column])
-        missing = 1 - float(known.mean())
-        if not math.isfinite(value) or missing > 0.5:
-            estimates.append(Estimate(_finite(value)))
-            continue
-        if jackknife:
-            # value -+ t * jackknife standard error (Tukey 1958; Efron and Stein 1981)
-            deviations = _deviations(left_out[:, column])
-            m = len(deviations)
-            error = math.sqrt((m - 1) / m * float(deviations @ deviations))
-            reach = float(special().stdtrit(n - 1, 1 - tail)) * error
-            lower, upper = float(value) - reach, float(value) + reach
-        else:
-            drawn = np.sort(samples[known, column])
-            error = float(drawn.std(ddof=1))
-            levels = expanded_levels(tail, n)
-            if options.method is IntervalMethod.BCA:
-                acceleration = _acceleration(_deviations(left_out[:, column]))
-                levels = bca_levels(drawn, float(value), acceleration, tail)
-            lower, upper = percentiles(drawn, levels)
-        interval = _interval(lower, upper, error, missing, units, options)
-        estimates.append(Estimate(float(value), interval))
+        drawn, interval = np.sort(column[np.isfinite(column)]), None
+        if math.isfinite(value) and 2 * len(drawn) >= len(column):
+            missing = 1 - len(drawn) / len(column)
+            interval = _interval(drawn, missing, units, options)
+        estimates.append(Estimate(_finite(value), interval))
     return tuple(estimates)
 
 
+def _resampled(statistics: Statistics, n: int, options: IntervalOptions) -> FloatArray:
+    """Return float64[resamples, statistics]: the statistics of resamples of n units."""
+    draws = resample_counts(n, options.resamples, options.seed, max(1, BLOCK_DRAWS // n))
+    return np.concatenate([statistics(weights) for weights in draws])
+
+
 def _interval(
-    lower: float,
-    upper: float,
-    error: float,
-    missing: float,
-    units: Units,
-    options: IntervalOptions,
+    drawn: FloatArray, missing: float, units: Units, options: IntervalOptions
 ) -> Interval:
-    warnings = []
+    """Return the interval from ascending values; `missing` is the share of undefined resamples."""
+    lower, upper = percentiles(drawn, expanded_levels((1 - options.confidence) / 2, units.n))
+    error, warnings = float(drawn.std(ddof=1)), []
     if missing > MAX_LEFT_OUT:
         warnings.append(
             f"{missing:.0%} of the resamples leave the number undefined and were left out; the "
@@ -353,17 +344,22 @@ def expanded_levels(tail: float, n: int) -> tuple[float, float]:
 
 
 def bca_levels(
-    samples: FloatArray, value: float, acceleration: float, tail: float
+    samples: FloatArray, middle: float, values: FloatArray, tail: float
 ) -> tuple[float, float]:
-    """Return the percentiles corrected for bias and acceleration.
+    """Return the percentiles of a mean's resamples corrected for bias and acceleration.
 
     Efron (1987), "Better Bootstrap Confidence Intervals". The bias is from the share of resampled
-    values below the value, with ties as one half.
+    means below the mean, `middle`, with ties as one half. The acceleration is the skewness of the
+    values / (6 sqrt(n)).
     """
-    share = float(np.mean(samples < value) + np.mean(samples <= value)) / 2
+    share = float(np.mean(samples < middle) + np.mean(samples <= middle)) / 2
     if not 0 < share < 1:
         return tail, 1 - tail
     bias = float(special().ndtri(share))
+    deviations = values - values.mean()
+    # The ratio does not depend on the scale, and in this one powers do not underflow.
+    deviations = deviations / float(np.abs(deviations).max())
+    acceleration = float(np.sum(deviations**3)) / (6 * float(deviations @ deviations) ** 1.5)
 
     def level(quantile: float) -> float:
         shifted = bias + quantile
@@ -374,33 +370,6 @@ def bca_levels(
 
     quantile = float(special().ndtri(tail))
     return level(quantile), level(-quantile)
-
-
-def _deviations(left_out: FloatArray) -> FloatArray:
-    """Return how far the values with one unit left out are below their mean."""
-    known: FloatArray = left_out[np.isfinite(left_out)]
-    return known.mean() - known if len(known) else known
-
-
-def _acceleration(deviations: FloatArray) -> float:
-    """Return the jackknife's acceleration (Efron 1987): for a mean, skewness / (6 sqrt(n))."""
-    # The ratio does not depend on the scale, and in this one powers do not underflow.
-    deviations = deviations / (float(np.abs(deviations).max(initial=0.0)) or 1.0)
-    spread = float(deviations @ deviations)
-    return float(np.sum(deviations**3)) / (6 * spread**1.5) if spread > 0 else 0.0
-
-
-def _leave_one_out(statistics: Statistics, n: int) -> FloatArray:
-    """Return float64[n, width]: the statistics with each unit left out."""
-    rows = max(1, BLOCK_DRAWS // n)
-    parts = []
-    for start in range(0, n, rows):
-        checkpoint()
-        some = np.arange(start, min(start + rows, n))
-        weights = np.ones((len(some), n))
-        weights[np.arange(len(some)), some] = 0
-        parts.append(statistics(weights))
-    return np.concatenate(parts)
 
 
 def resample_counts(n: int, resamples: int, seed: int, rows: int) -> Iterator[FloatArray]:

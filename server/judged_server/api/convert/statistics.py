@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from judged._codec import write_fields
+from judged.v1 import metrics_pb2
 from judged.v1 import statistics_service_pb2 as pb
 from judged.v1.verdicts_pb2 import JudgeIdentity
 from judged.values.agreement import MeasuredAgreement, RatingTable, SystemScores
@@ -77,7 +78,7 @@ def agreement(request: pb.MeasureAgreementRequest, _: Limits) -> pb.MeasureAgree
     """Measure how well raters, or two judges' system scores, agree."""
     of_ratings, of_systems = request.HasField("ratings"), request.HasField("systems")
     need(of_ratings or of_systems, "ratings", "set ratings, systems or both")
-    options = read(IntervalOptions, request.interval, "interval")
+    options = _read_percentile(request.interval)
     ratings = systems = None
     if of_ratings:
         ratings = measure_agreement(_read_ratings(request.ratings), options)
@@ -87,6 +88,14 @@ def agreement(request: pb.MeasureAgreementRequest, _: Limits) -> pb.MeasureAgree
         read_columns(request.systems, "systems")
         systems = rank_agreement(scores, options)
     return write_fields(pb.MeasureAgreementResponse, MeasuredAgreement(ratings, systems))
+
+
+def _read_percentile(message: metrics_pb2.IntervalOptions) -> IntervalOptions:
+    """Return the options of intervals of numbers other than means. Raises InvalidField."""
+    options = read(IntervalOptions, message, "interval")
+    rule = "must be unset or INTERVAL_METHOD_PERCENTILE: the others are for means"
+    need(options.method is IntervalMethod.PERCENTILE, "interval.method", rule)
+    return options
 
 
 def _read_ratings(message: pb.RatingTable) -> RatingTable:
@@ -103,9 +112,7 @@ def _read_ratings(message: pb.RatingTable) -> RatingTable:
 def ranking(request: pb.RankSystemsRequest, _: Limits) -> pb.RankSystemsResponse:
     """Rank systems by paired comparisons."""
     data = _read_comparisons(request)
-    options = read(IntervalOptions, request.interval, "interval")
-    rule = "must be unset or INTERVAL_METHOD_PERCENTILE: strengths are no means"
-    need(options.method is IntervalMethod.PERCENTILE, "interval.method", rule)
+    options = _read_percentile(request.interval)
     if not request.interval.HasField("resamples"):
         options = replace(options, resamples=RANKING_RESAMPLES)
     check_ranking(data, options, "interval.resamples")
@@ -129,7 +136,7 @@ def calibration(request: pb.CalibrateRequest, _: Limits) -> pb.CalibrateResponse
     """Calibrate a judge's scores by human labels."""
     judge = request.judge
     known = _shipped(judge, "judge") if request.HasField("judge") else None
-    options = read(CalibrationOptions, request)
+    options = read(CalibrationOptions, request, interval=_read_percentile(request.interval))
     columns = read_columns(request)
     items = ScoredItems(
         columns["scores"],
