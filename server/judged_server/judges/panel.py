@@ -114,15 +114,12 @@ class Panel(ComposedJudge):
         If a member raises an error, the others are ended and the error is raised. A member without
         a verdict on a context has no vote on it.
         """
-        found: dict[int, Verdicts] = {}
 
-        async def judge(place: int) -> None:
-            member = self.judges[place]
+        async def judge(member: Judge) -> Verdicts:
             columns = await member.judge(groups, caller)
-            found[place] = Verdicts.decide(columns, (), member.identity.min_score)
+            return Verdicts.decide(columns, (), member.identity.min_score)
 
-        await fan_out(judge, range(len(self.judges)), len(self.judges))
-        verdicts = [found[place] for place in range(len(self.judges))]
+        verdicts = await fan_out(judge, self.judges, len(self.judges))
         return await asyncio.to_thread(self._decide, verdicts, caller.wants_details)
 
     def _decide(self, verdicts: Sequence[Verdicts], wants_details: bool) -> ScoreColumns:

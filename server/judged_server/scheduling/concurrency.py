@@ -226,18 +226,19 @@ def choose_class(questions: int) -> None:
 
 
 async def fan_out(
-    work: Callable[[Job], Awaitable[None]], jobs: Iterable[Job], at_once: int
-) -> None:
-    """Run all jobs on `at_once` tasks, which take them from one iterator, in order.
+    work: Callable[[Job], Awaitable[Answer]], jobs: Iterable[Job], at_once: int
+) -> list[Answer]:
+    """Return the results of all jobs, in order; `at_once` tasks take them from one iterator.
 
     The first failure cancels the others and is raised. A stray CancelledError in a job raises
     RuntimeError, since ignoring it would leave a result missing.
     """
-    queue = iter(jobs)
+    queue = enumerate(jobs)
+    found: dict[int, Answer] = {}
 
     async def worker() -> bool:
-        for job in queue:
-            await work(job)
+        for place, job in queue:
+            found[place] = await work(job)
             # Thousands of jobs that the cache answers never wait; let the event loop run between.
             await asyncio.sleep(0)
         return True
@@ -253,6 +254,7 @@ async def fan_out(
         raise failures.exceptions[0] from None
     if any(worker.cancelled() for worker in workers):
         raise RuntimeError("a job raised a stray CancelledError")
+    return [found[place] for place in range(len(found))]
 
 
 @dataclass(frozen=True, slots=True)

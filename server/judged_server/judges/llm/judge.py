@@ -164,21 +164,19 @@ class LlmJudge(Judge):
         contexts, places = await run_by_size(
             size, number_contexts, groups, with_expected=self.needs_expected
         )
-        votes: dict[int, tuple[SampleResult, Session]] = {}
         reasons: set[str | None] = set()
 
-        async def vote(place: int) -> None:
+        async def vote(context: Context) -> tuple[SampleResult, Session]:
             session = Session(asking, asked, keep=caller.wants_details)
-            parsed_replies = await session.ask_samples(fields_of(contexts[place]))
-            votes[place] = voted(parsed_replies), session
+            parsed_replies = await session.ask_samples(fields_of(context))
             reasons.update(parsed.reason for parsed in parsed_replies)
+            return voted(parsed_replies), session
 
         choose_class(len(contexts) * asked.samples)
-        await fan_out(vote, range(len(contexts)), min(MAX_IN_WORK, len(contexts)))
+        votes = await fan_out(vote, contexts, min(MAX_IN_WORK, len(contexts)))
         refuse_if_nothing_asked(cost_tracker, reasons)
-        in_order = [votes[place] for place in range(len(contexts))]
         return await run_by_size(
-            size, to_columns, contexts, in_order, places, asked.nothing, caller.wants_details
+            size, to_columns, contexts, votes, places, asked.nothing, caller.wants_details
         )
 
 

@@ -129,13 +129,9 @@ class Session:
         samples = self._asked.samples
         if samples == 1:
             return [await self.ask(fields, 0, 0)]
-        parsed_replies: dict[int, ParsedReply] = {}
-
-        async def ask(number: int) -> None:
-            parsed_replies[number] = await self.ask(fields, number, number)
-
-        await fan_out(ask, range(samples), samples)
-        return [parsed_replies[number] for number in range(samples)]
+        return await fan_out(
+            lambda number: self.ask(fields, number, number), range(samples), samples
+        )
 
     @property
     def usage(self) -> Usage:
@@ -283,18 +279,16 @@ async def find_claims(
         none = VerdictFault(0, Reason.NO_CLAIMS, "the text makes no claim")
         return SampleResult(Status.NOT_ASSESSABLE, reasoning=listed.reasoning, fault=none)
     rendered = _of(verification, fields)
-    parsed_replies: dict[tuple[int, int], ParsedReply] = {}
 
-    async def check(job: tuple[int, int]) -> None:
-        claim, number = job
+    async def check(place: int) -> ParsedReply:
+        claim, number = divmod(place, samples)
         texts = {**rendered, "claim": listed.claims[claim]}
-        place = 1 + claim * samples + number
-        parsed_replies[job] = await session.ask(texts, number, place, verification)
+        return await session.ask(texts, number, 1 + place, verification)
 
-    jobs = [(claim, number) for claim in range(len(listed.claims)) for number in range(samples)]
-    await fan_out(check, jobs, min(CHECKED_AT_ONCE, len(jobs)))
+    n_checks = samples * len(listed.claims)
+    parsed_replies = await fan_out(check, range(n_checks), min(CHECKED_AT_ONCE, n_checks))
     checked = [
-        _decide(text, [parsed_replies[claim, number] for number in range(samples)])
+        _decide(text, parsed_replies[claim * samples : (claim + 1) * samples])
         for claim, text in enumerate(listed.claims)
     ]
     claims = tuple(claim for each in checked for claim in each.claims)

@@ -6,20 +6,19 @@ import pytest
 from judged_server.scheduling.concurrency import fan_out
 
 
-async def test_does_every_job_with_a_bound():
+async def test_does_every_job_with_a_bound_and_returns_the_results_in_order():
     running = most = 0
-    done = []
 
-    async def work(job: int) -> None:
+    async def work(job: int) -> int:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0)
+        for _ in range(1 + job % 3):
+            await asyncio.sleep(0)
         running -= 1
-        done.append(job)
+        return -job
 
-    await fan_out(work, range(100), 7)
-    assert sorted(done) == list(range(100))
+    assert await fan_out(work, range(100), 7) == [-job for job in range(100)]
     assert (most, running) == (7, 0)
 
 
