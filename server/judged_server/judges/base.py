@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from judged.errors import InvalidArgument
@@ -161,20 +161,22 @@ ANONYMOUS = Caller()
 """Caller for judges that ask no model."""
 
 
+Wants = Literal["texts", "embeddings", "spans"]
+"""What groups must bring for a judge: texts, the caller's vectors or spans."""
+
+
 class Judge(ABC):
     """A judge with all parameters set; the defaults here suit judges that ask no model.
 
-    identity          identifies the judge; includes everything that can change a score.
-    wants_embeddings  whether groups must bring the caller's vectors; otherwise they must not.
-    wants_spans       whether groups must bring spans; otherwise they must not.
-    needs_expected    whether it compares with an expected text; otherwise it judges a result alone.
-    priced            whether the prices of all models that it may ask are known.
-    unavailable       why it can't judge on this server; "" if it can.
+    identity        identifies the judge; includes everything that can change a score.
+    wants           what groups must bring; anything else is refused.
+    needs_expected  whether it compares with an expected text; otherwise it judges a result alone.
+    priced          whether the prices of all models that it may ask are known.
+    unavailable     why it can't judge on this server; "" if it can.
     """
 
     identity: JudgeIdentity
-    wants_embeddings = False
-    wants_spans = False
+    wants: Wants = "texts"
     needs_expected = True
     priced = True
     unavailable = ""
@@ -237,8 +239,7 @@ class ComposedJudge(Judge):
 
     def __init__(self, judges: Sequence[Judge]) -> None:
         self.judges = tuple(judges)
-        self.wants_embeddings = judges[0].wants_embeddings
-        self.wants_spans = judges[0].wants_spans
+        self.wants = judges[0].wants
         self.needs_expected = any(judge.needs_expected for judge in judges)
         self.priced = all(judge.priced for judge in judges)
         self.unavailable = next((judge.unavailable for judge in judges if judge.unavailable), "")
@@ -283,11 +284,15 @@ class JudgeKind(Kind):
 
 
 class ComposedKind(Kind):
-    """Builds judges that are made of `least` to `most` others, which requests name."""
+    """Builds judges that are made of `least` to `most` others, which requests name.
+
+    All of them want the same: `wants`, or if it is None what the first one wants.
+    """
 
     asks_models = True
     least: int
     most: int
+    wants: Wants | None = None
 
     @abstractmethod
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Judge:

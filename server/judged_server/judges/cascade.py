@@ -256,6 +256,7 @@ class CascadeKind(ComposedKind):
 
     kind = "cascade"
     least, most = 1, 8
+    wants = "texts"
     profiles = (
         Profile(
             "",
@@ -277,17 +278,17 @@ class CascadeKind(ComposedKind):
         """Return the cascade.
 
         Raises InvalidField for a threshold of the cascade itself, a stage after one that settles
-        all items, a stage with another scale, a judge that does not take texts, and a guarantee
-        made for other stages.
+        all items, a stage with another scale, and a guarantee made for other stages.
         """
         rule = "is of each stage; leave it out, or set it there"
         need(spec.min_score in {None, MIN_SCORE}, "min_score", rule)
         stages = []
         for place, judge in enumerate(judges):
-            path = f"members[{place}]"
             calibrator = judge.calibrator if isinstance(judge, CalibratedJudge) else None
-            stages.append(Stage(judge, calibrator, place + 1 == len(judges)))
-            _check_stage(stages[-1], f"{path}.judge")
+            stage = Stage(judge, calibrator, place + 1 == len(judges))
+            for name, holds, rule in _rules(stage):
+                need(holds, f"members[{place}].judge.{name}", rule)
+            stages.append(stage)
         guarantee = spec.guarantee
         of = [(stage.judge.identity.scoring_key, stage.calibrator) for stage in stages]
         need(
@@ -299,33 +300,30 @@ class CascadeKind(ComposedKind):
         return Cascade(stages, str(spec.parameters["unsettled"]), guarantee)
 
 
-def _check_stage(stage: Stage, path: str) -> None:
-    takes_texts = not (stage.judge.wants_embeddings or stage.judge.wants_spans)
-    need(takes_texts, path, "takes no texts; name a judge of texts")
-    need(
-        stage.last or not stage.settles_all,
-        f"{path}.calibration",
+def _rules(stage: Stage) -> Iterator[tuple[str, bool, str]]:
+    """Yield the rules of a stage: a field of its judge, whether the rule holds, and its words."""
+    rule = (
         "must have accept or reject, else the stages after it are never asked; make one with "
-        "`judged calibrate --max-error X` or `--max-share X`",
+        "`judged calibrate --max-error X` or `--max-share X`"
     )
+    yield "calibration", stage.last or not stage.settles_all, rule
     calibrator, min_score = stage.calibrator, stage.judge.identity.min_score
     if calibrator is None:
-        need(
-            min_score == MIN_SCORE,
-            f"{path}.min_score",
+        rule = (
             f"is {min_score:g}, and the scores of stages have the threshold {MIN_SCORE:g}; "
-            "set it to that, or give the stage a calibration",
+            "set it to that, or give the stage a calibration"
         )
+        yield "min_score", min_score == MIN_SCORE, rule
         return
     for name, bound, sign in (("accept", calibrator.accept, 1), ("reject", calibrator.reject, -1)):
         given = np.array([MIN_SCORE if bound is None else bound])
         probability = float(Platt.of(calibrator).probabilities(given)[0])
-        need(
-            bound is None or sign * (probability - MIN_SCORE) >= 0,
-            f"{path}.calibration.calibrator.{name}",
+        rule = (
             f"is the score of a probability of {probability:.3g}, on the other side of "
-            f"{MIN_SCORE:g}; calibrate the judge again",
+            f"{MIN_SCORE:g}; calibrate the judge again"
         )
+        holds = bound is None or sign * (probability - MIN_SCORE) >= 0
+        yield f"calibration.calibrator.{name}", holds, rule
 
 
 class Cascade(ComposedJudge):

@@ -27,6 +27,8 @@ from judged_server.settings import SettingsError
 _MAX_BUILT = 256
 COMPOSED = frozenset((PanelKind.kind, CascadeKind.kind))
 """Kinds whose judges are made of other judges, which requests name."""
+_OWN = {"members": COMPOSED, "guarantee": {CascadeKind.kind}}
+"""The kinds that have these fields of a spec; others refuse them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,6 @@ class JudgeCatalog:
                 f"another judge: {', '.join(name for name in self._kinds if name != default)}"
             )
         self.default = default
-        self._asking = {kind.kind for kind in kinds if kind.asks_models}
-        if default in self._asking:
-            self._asking.add("")
         self._built: OrderedDict[str, Judge] = OrderedDict()
 
     def choose(self, spec: JudgeSpec, field: str = "judge", groups: Sequence[Group] = ()) -> Judge:
@@ -89,7 +88,8 @@ class JudgeCatalog:
 
     def asks_models(self, kind: str) -> bool:
         """Return whether judges of a kind, "" for the default, may ask language models."""
-        return kind in self._asking
+        found = self._kinds.get(kind or self.default)
+        return found is not None and found.asks_models
 
     def offers(self) -> list[Offer]:
         """Return every kind under every profile, the defaults first."""
@@ -138,15 +138,12 @@ class JudgeCatalog:
             min_score=None if min_score is None else float(min_score),
             parameters=settle(profile, spec.parameters, f"{field}.parameters"),
         )
-        rule = f"is of a cascade; {kind.kind} has none, leave it out"
-        need(spec.guarantee is None or kind.kind == CascadeKind.kind, f"{field}.guarantee", rule)
+        for name, kinds in _OWN.items():
+            rule = f"{kind.kind} has none; leave it out, or ask for {' or '.join(sorted(kinds))}"
+            need(not getattr(spec, name) or kind.kind in kinds, f"{field}.{name}", rule)
         try:
             if isinstance(kind, ComposedKind):
                 return kind.compose(settled, self._members(kind, settled))
-            rule = (
-                f"{kind.kind} has none; ask for {' or '.join(sorted(COMPOSED))}, or leave them out"
-            )
-            need(not spec.panel, "members", rule)
             return kind.build(settled)
         except errors.InvalidField as error:  # its path is relative to the spec
             raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
@@ -175,6 +172,9 @@ class JudgeCatalog:
             rule = f"a {name} can't be a member of a {kind.kind}"
             need(name not in {CascadeKind.kind, kind.kind}, f"{path}.kind", rule)
             judges.append(self.choose(judge, path))
+            takes, all_take = judges[-1].wants, kind.wants or judges[0].wants
+            rule = f"takes {takes}; all members of this {kind.kind} must take {all_take}"
+            need(takes == all_take, path, rule)
         return judges
 
 

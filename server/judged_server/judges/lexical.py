@@ -111,7 +111,7 @@ class SpanJudge(PureJudge):
     identity: JudgeIdentity
     measure: str = IOU
 
-    wants_spans = True
+    wants = "spans"
 
     def score(self, groups: Sequence[Group]) -> ScoreColumns:
         """Return one score a context, from 0 (nothing shared, or other files) to 1."""

@@ -26,7 +26,6 @@ from judged_server.domain import (
     VerdictFault,
     Verdicts,
     check_unique,
-    need,
 )
 from judged_server.judges.base import Caller, ComposedJudge, ComposedKind, Judge, Profile
 from judged_server.llm.chat import Reason
@@ -51,8 +50,6 @@ MIN_SCORE = 0.5
 LIGHTEST, HEAVIEST = 1e-6, 1e6
 """Limits of weights: between them, rounding of sums is too small to show."""
 
-_WANTS = {(False, False): "texts", (True, False): "embeddings", (False, True): "spans"}
-
 
 class PanelKind(ComposedKind):
     """Builds panels."""
@@ -68,21 +65,12 @@ class PanelKind(ComposedKind):
     def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Panel:
         """Return the panel.
 
-        Raises InvalidField if two members are the same judge, or if they take different input, such
-        as spans and texts.
+        Raises InvalidField if two members are the same judge.
         """
         check_unique([judge.identity.fingerprint for judge in judges], "members[{}].judge")
-        for place, judge in enumerate(judges):
-            wants, all_want = _wants(judge), _wants(judges[0])
-            rule = f"takes {wants} and members[0] takes {all_want}; all must take the same"
-            need(wants == all_want, f"members[{place}].judge", rule)
         weights = [1.0 if member.weight is None else member.weight for member in spec.panel]
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
         return Panel(judges, weights, spec.profile, min_score)
-
-
-def _wants(judge: Judge) -> str:
-    return _WANTS[judge.wants_embeddings, judge.wants_spans]
 
 
 class Panel(ComposedJudge):

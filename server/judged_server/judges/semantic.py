@@ -114,7 +114,7 @@ class SemanticJudge(Judge):
         self._embedder = embedder
         self._long_text = long_text
         self.identity = identity
-        self.wants_embeddings = embedder is None
+        self.wants = "texts" if embedder is not None else "embeddings"
 
     async def judge(self, groups: Sequence[Group], caller: Caller = ANONYMOUS) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.

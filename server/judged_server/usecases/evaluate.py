@@ -247,7 +247,7 @@ class FamilyJudge:
     def _read(self, group: Group, index: int) -> Group:
         if group.embeddings is None and group.spans is None:
             return group
-        wants_embeddings = self.judge is not None and self.judge.wants_embeddings
+        wants_embeddings = self.judge is not None and self.judge.wants == "embeddings"
         if wants_embeddings and group.embeddings is not None:
             return group
         texts = len(group.expected), len(group.retrieved)
@@ -370,7 +370,7 @@ class PartedEvaluation:
             if not judge.needs_expected and any(group.open_ended for group in part.groups):
                 part.open_ended = [group.open_ended for group in part.groups]
                 check_open_ended(self.measures, judge.identity.max_grade)
-        takes_texts = not (judge.wants_embeddings or judge.wants_spans)
+        takes_texts = judge.wants == "texts"
         rule = f"are texts, which {judge.identity.signature} does not take; leave them out"
         for index, group in enumerate(part.groups, part.first):
             need(takes_texts or not group.negatives, f"groups[{index}].negatives", rule)

@@ -67,20 +67,23 @@ def check_groups_fit(
 
     `first` is the place of the first group in `field`.
     """
-    vectors, spans = judge.wants_embeddings, judge.wants_spans
+    vectors, spans = judge.wants == "embeddings", judge.wants == "spans"
     for index, group in enumerate(groups, first):
         fits = (group.embeddings is not None) == vectors and (group.spans is not None) == spans
         if not fits and group.n_contexts:
             raise _unfit_field(judge, group, f"{field}[{index}]")
 
 
+_BRINGS = {
+    "texts": "texts only",
+    "embeddings": "your vectors in every group",
+    "spans": "spans in every group",
+}
+
+
 def _unfit_field(judge: Judge, group: Group, path: str) -> errors.InvalidField:
     """Return the error for a group that does not bring what the judge takes."""
-    name, wants, hint = "", "texts only", ""
-    if judge.wants_embeddings:
-        name, wants = "embeddings", "your vectors in every group"
-    elif judge.wants_spans:
-        name, wants = "spans", "spans in every group"
+    name, wants, hint = str(judge.wants), _BRINGS[judge.wants], ""
     # Name the unexpected field if there is one, else the missing one.
     if group.embeddings is not None:
         name = "embeddings"
