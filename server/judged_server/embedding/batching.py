@@ -373,7 +373,7 @@ class Workers:
 
     def _run(self, windows: Sequence[Window]) -> list[Float32Array | Fault]:
         """Return a vector or a fault for each window; all have the same fault if none could run."""
-        token_ids, mask = pad([window.token_ids for window in windows], self.tokenizer.pad_id)
+        token_ids, mask = pad([window.token_ids for window in windows])
         try:
             vectors = self.session.run(token_ids, mask)
         except BaseException as error:  # the thread must survive any error of a runtime
@@ -406,7 +406,7 @@ class Workers:
     def _runs(self) -> bool:
         try:
             (text,) = self.tokenizer.encode(["a"], TRUNCATE)
-            vectors = self.session.run(*pad(text.windows, self.tokenizer.pad_id))
+            vectors = self.session.run(*pad(text.windows))
         except BaseException:  # noqa: BLE001 - any failure is the answer
             return False
         return bool(finite_rows(vectors).all() and np.any(vectors))

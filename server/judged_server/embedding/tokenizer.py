@@ -50,7 +50,6 @@ _NOTHING_KNOWN = (
 )
 
 _PROBE = "a"
-_PAD_TOKENS = ("[PAD]", "<pad>")
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +83,6 @@ class WindowTokenizer:
         except Exception as error:
             raise ValueError("it is not a tokenizer this version of tokenizers reads") from error
         settings = json.loads(raw)
-        self.pad_id = _pad_id(settings)
         self._kinds = _kinds(settings["model"], self._tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -219,15 +217,6 @@ def _pieces(text: str, chars: int) -> Iterator[str]:
         end = cut.end() if cut else len(text)
         yield text[start:end]
         start = end
-
-
-def _pad_id(settings: dict[str, Any]) -> int:
-    """Return the id of the padding token, 0 if there is none: padding is masked anyway."""
-    padding = settings.get("padding")
-    if isinstance(padding, dict):
-        return int(padding.get("pad_id", 0))
-    added = settings.get("added_tokens") or []
-    return next((int(token["id"]) for token in added if token["content"] in _PAD_TOKENS), 0)
 
 
 def _kinds(model: dict[str, Any], tokenizer: Tokenizer) -> ByteArray | None:

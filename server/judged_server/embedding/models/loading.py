@@ -96,7 +96,7 @@ def probe(session: Session, tokenizer: WindowTokenizer, *, full_window: bool = F
     texts = tokenizer.encode([probe * repeats for probe in _PROBES], TRUNCATE)
     if any(text.fault for text in texts):
         raise UnusableGraphError("its tokenizer fails on plain text")
-    token_ids, mask = pad([text.windows[0] for text in texts], tokenizer.pad_id)
+    token_ids, mask = pad([text.windows[0] for text in texts])
     try:
         vectors = session.run(token_ids, mask)
     except UnusableGraphError:

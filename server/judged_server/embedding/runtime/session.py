@@ -20,11 +20,14 @@ class UnusableGraphError(ValueError):
     """A graph can't be loaded, or is not a sentence embedding model."""
 
 
-def pad(rows: Sequence[IntArray], pad_id: int) -> tuple[IntArray, IntArray]:
-    """Return token ids, padded on the right to the longest row, and the mask of real tokens."""
+def pad(rows: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+    """Return token ids, padded on the right to the longest row, and the mask of real tokens.
+
+    Padding has the id 0. It is masked, so that no other id would change a vector.
+    """
     lengths = np.array([len(row) for row in rows], np.int64)
     mask = np.arange(lengths.max()) < lengths[:, None]
-    token_ids = np.full(mask.shape, pad_id, np.int64)
+    token_ids = np.zeros(mask.shape, np.int64)
     token_ids[mask] = np.concatenate(rows)
     return token_ids, mask.astype(np.int64)
 

@@ -232,29 +232,6 @@ class TestPrefix:
         assert head + [i for window in inner for i in window[len(head) :]] == whole
 
 
-PADDING = {
-    "strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None,
-    "pad_id": 3, "pad_type_id": 0, "pad_token": "[PAD]",
-}  # fmt: skip
-PAD_TOKEN = {
-    "id": 1, "content": "<pad>", "special": True,
-    "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("change", "pad_id"),
-    [
-        ({}, 0),
-        ({"padding": PADDING}, 3),
-        ({"padding": None}, 0),
-        ({"padding": None, "added_tokens": [PAD_TOKEN]}, 1),
-    ],
-)
-def test_the_padding_token_is_the_files_own(change, pad_id):
-    assert WindowTokenizer(_changed(**change), WINDOW).pad_id == pad_id
-
-
 class TestPieces:
     """Long texts are cut before they are tokenised, and nobody can tell."""
 
