@@ -18,7 +18,6 @@ from judged_server.embedding.runtime.session import (
     GPU_WORKERS,
     OnnxSession,
     Session,
-    UnusableDeviceError,
     UnusableGraphError,
     finite_rows,
     first_line,
@@ -27,7 +26,6 @@ from judged_server.embedding.runtime.session import (
 from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.embedding.vector_cache import VectorCache
 from judged_server.process import available_cores
-from judged_server.settings import SettingsError
 
 _REFERENCE = RuntimeConfig()
 _PROBES = ("a ", "The first text of a model is this one. ")
@@ -55,8 +53,6 @@ def load_embedder(
         session = open_session(files, running)
         # OpenVINO adds padding to a window, for which a graph may lack positions.
         dimensions = probe(session, tokenizer, full_window=running.backend.name == OPENVINO)
-    except UnusableDeviceError as error:
-        raise SettingsError(f"embedding_backend {running.backend.name}: {error}") from error
     except UnusableGraphError as error:
         other = ": set embedding_backend to onnxruntime for it"
         problem = f"{error}{other * (running.backend.name == OPENVINO)}"
@@ -75,7 +71,7 @@ def load_embedder(
 
 
 def open_session(files: ModelFiles, running: RuntimeConfig) -> Session:
-    """Return the session that runs the model. Raises UnusableGraphError or UnusableDeviceError."""
+    """Return the session that runs the model. Raises UnusableGraphError and SettingsError."""
     path, manifest, backend = str(files.graph), files.manifest, running.backend
     workers = running.threads or (GPU_WORKERS if backend.name == CUDA else available_cores())
     if backend.name == OPENVINO:

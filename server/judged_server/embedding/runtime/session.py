@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from judged_server.domain import BoolArray, Float32Array, IntArray
 from judged_server.embedding.runtime.backend import CUDA, ONNXRUNTIME, PROVIDERS
+from judged_server.settings import SettingsError
 
 
 class UnusableGraphError(ValueError):
@@ -117,13 +118,6 @@ _FLOATS = ("tensor(float)", "tensor(float16)")
 _ERRORS_ONLY = 3
 
 
-class UnusableDeviceError(Exception):
-    """The device is missing or does not work; the graph is not to blame."""
-
-    def __init__(self, provider: str, problem: str) -> None:
-        super().__init__(f"{provider} can't be used: {problem}; or set embedding_backend to auto")
-
-
 class OnnxSession:
     """A loaded graph; implements Session."""
 
@@ -134,10 +128,8 @@ class OnnxSession:
         workers: int = 1,
         provider: str = PROVIDERS[ONNXRUNTIME],
     ) -> None:
-        """Load the graph at a path. Raises UnusableGraphError or UnusableDeviceError."""
+        """Load the graph at a path. Raises UnusableGraphError, and SettingsError for its device."""
         on_gpu = provider == PROVIDERS[CUDA]
-        if provider not in ort.get_available_providers():
-            raise UnusableDeviceError(provider, "the installed ONNX Runtime does not have it")
         if on_gpu and hasattr(ort, "preload_dlls"):
             ort.preload_dlls()  # NVIDIA's libraries, where pip installed them
         chosen = (provider, {"use_tf32": "0"} if on_gpu else {})  # TF32 has fractions of 10 bits
@@ -149,8 +141,9 @@ class OnnxSession:
         if actual != provider:
             # Without its device or a library the runtime uses another provider, and logs a line at
             # most.
-            raise UnusableDeviceError(
-                provider, f"ONNX Runtime took {actual}: no device, driver or library?"
+            raise SettingsError(
+                f"embedding_backend {CUDA}: ONNX Runtime took {actual}: no device, driver or "
+                "library? Or set embedding_backend to auto"
             )
         self.runtime = f"onnxruntime {ort.__version__}"
         self.workers = workers
