@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +12,10 @@ from itertools import accumulate
 import numpy as np
 
 from judged_server import telemetry
-from judged_server.embedding.base import EMBEDDING_FAILED, Embedded, ModelCard
+from judged_server.embedding.base import Embedded, ModelCard
 from judged_server.embedding.batching import Call, Fault, ReportUnhealthy, Workers, WorkQueue, note
 from judged_server.embedding.runtime.session import Session
-from judged_server.embedding.tokenizer import TokenizedText, WindowTokenizer
+from judged_server.embedding.tokenizer import WindowTokenizer
 from judged_server.embedding.vector_cache import TextVectors, VectorCache, vector_keys
 from judged_server.scheduling.concurrency import ITEM_BYTES, FairThreads, run_by_size
 from judged_server.scheduling.fairness import MAX_DELAY_S, Admission, Resource, checkpoint
@@ -29,14 +28,10 @@ MODEL = Resource("the embedding model", 5_000.0, MAX_QUEUED_TOKENS, 4_096)
 SLICE_CHARS = 16_384
 """Characters tokenised at once: about 5 ms."""
 
-_NOT_READ = TokenizedText((), fault=(EMBEDDING_FAILED, "the tokenizer failed on this text"))
-
 _READING = FairThreads("tokenize", 1)
 """Tokenises texts, which takes a hundredth of the time of running the model on them."""
 _TOKEN_CHARS = 5
 """Characters of a token of plain text."""
-
-logger = logging.getLogger(__name__)
 
 
 class ModelEmbedder:
@@ -126,11 +121,7 @@ class ModelEmbedder:
                 chars += len(missing[keys[end]]) + 1
                 end += 1
             some = keys[start:end]
-            try:
-                read = self._tokenizer.encode([missing[key] for key in some], long_text)
-            except BaseException:  # a panic in Rust is not an Exception; the texts get the fault
-                logger.exception("%d texts could not be tokenised", len(some))
-                read = [_NOT_READ] * len(some)
+            read = self._tokenizer.encode([missing[key] for key in some], long_text)
             for key, text in zip(some, read, strict=True):
                 call.add(key, text, self.card.dimensions)
             start = end
