@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +51,8 @@ MIN_SCORE = 0.75
 """The default threshold. Metrics of the family `_similarity` have a threshold of their own, which
 is in `metrics.measures`."""
 
-SLICE_COST = 1 << 24
-"""Multiplications between two checks for cancellation: about 10 ms."""
-
-_GROUP_COST = 1 << 16
+GROUPS_AT_ONCE = 64
+"""Groups between two checks for cancellation: about 10 ms for groups of 500 contexts."""
 BLOCK_CELLS = 1 << 20
 """The most cosines in one matrix product: 8 MB, however large the sides."""
 
@@ -123,17 +121,14 @@ class SemanticJudge(Judge):
         """
         size = size_of(groups)
         numbers = await run_by_size(size, _number_texts, groups)
-        embedded, dimensions = _NOTHING, 1
-        if self._embedder is not None:
-            dimensions = max(self._embedder.card.dimensions, 1)
-            if numbers:
-                embedded = await self._embedder.embed(
-                    list(numbers), self._long_text, caller.deadline
-                )
+        embedded = _NOTHING
+        if self._embedder is not None and numbers:
+            embedded = await self._embedder.embed(list(numbers), self._long_text, caller.deadline)
         texts = _Texts(numbers, embedded)
         parts: list[ScoreColumns] = []
-        for part in _slices(groups, dimensions):
-            parts += await run_by_size(size, texts.score, part)
+        for start in range(0, len(groups), GROUPS_AT_ONCE):
+            some = groups[start : start + GROUPS_AT_ONCE]
+            parts += await run_by_size(size, texts.score, some)
         return join_columns(parts)
 
 
@@ -235,17 +230,6 @@ def _number_texts(groups: Sequence[Group]) -> dict[str, int]:
             for text in (*group.expected, *group.retrieved):
                 numbers.setdefault(text, len(numbers))
     return numbers
-
-
-def _slices(groups: Sequence[Group], dimensions: int) -> Iterator[Sequence[Group]]:
-    """Yield runs of groups that together cost about a slice, or one larger group."""
-    start, cost = 0, 0
-    for end, group in enumerate(groups, 1):
-        width = dimensions if group.embeddings is None else group.embeddings.expected.shape[1]
-        cost += _GROUP_COST + group.n_contexts * width
-        if cost >= SLICE_COST or end == len(groups):
-            yield groups[start:end]
-            start, cost = end, 0
 
 
 def _without_gaps(

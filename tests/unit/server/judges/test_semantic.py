@@ -164,7 +164,7 @@ class TestSlices:
         groups = [_group([str(i), "0"], ["60", str(i + 1), "fault"]) for i in range(30)]
         groups.insert(5, _vectors([[1, 0]], [[0, 1], [1, 1]]))
         whole = await judge.judge(groups)
-        monkeypatch.setattr(semantic, "SLICE_COST", 1)
+        monkeypatch.setattr(semantic, "GROUPS_AT_ONCE", 1)
         monkeypatch.setattr(concurrency, "INLINE_BYTES", 0)
         sliced = await judge.judge(groups)
         np.testing.assert_array_equal(sliced.scores, whole.scores)
