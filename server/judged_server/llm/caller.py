@@ -39,7 +39,7 @@ from judged_server.llm.chat import (
     abstained,
     failed,
 )
-from judged_server.llm.models import ChatModel, in_turn, missing_key_fault
+from judged_server.llm.models import ChatModel, in_turn
 from judged_server.llm.parsing import read
 from judged_server.llm.question import PlannedCall, Question, new_nonce, question_key, request_for
 from judged_server.llm.reply_cache import ReplyCache
@@ -51,7 +51,7 @@ _log = telemetry.Logger("llm")
 
 _TRIES = 2
 """Requests per question; the second says what was wrong with the first reply. Both are paid for."""
-_REPAIRS = {
+_REPAIRS: dict[Reason | None, str] = {
     Reason.SCHEMA: "",
     Reason.UNPARSABLE: "it was not in the form that was asked for",
     Reason.REPLY_TRUNCATED: "it was cut off before its end; be brief",
@@ -169,12 +169,8 @@ class ModelCaller:
             if kept is not None:
                 return kept
         if call_options.cache is CacheMode.ONLY:
-            missing = _NOT_KEPT if self._cache is None else _NOT_CACHED
-            if self._cache is not None and self._cache.is_away:
-                return Answer(_STORE_AWAY)
-            if (keyless := missing_key_fault(model)) is not None:
-                missing = missing._replace(message=f"{missing.message}; {keyless.message}")
-            return Answer(missing)
+            is_away = self._cache is not None and self._cache.is_away
+            return Answer(_STORE_AWAY if is_away else _NOT_CACHED)
         return await self._ask_or_join(asked)
 
     async def knows(self, planned: PlannedCall) -> bool:
@@ -319,7 +315,9 @@ class ModelCaller:
                 break
             parsed, reply, usage, *_ = answer
             nonce = new_nonce()
-            repair = _repair(parsed) if reply is not None and not reply.unreadable else ""
+            repair = ""
+            if reply is not None and not reply.unreadable:
+                repair = _REPAIRS[parsed.reason] or parsed.message
             request = request_for(
                 question, nonce, structured=card.structured, attempt=attempt, repair=repair
             )
@@ -418,12 +416,6 @@ def _own_key(card: ChatModelCard, question: Question) -> bytes:
     return TENANT.get().own_key(question_key(card, question))
 
 
-def _repair(parsed: ParsedReply) -> str:
-    """Return what was wrong with a reply, in words for the model."""
-    words = parsed.message if parsed.reason is None else _REPAIRS.get(parsed.reason, "")
-    return words or parsed.message
-
-
 def nothing(prices: Prices | None) -> Usage:
     """Return the usage of no call: a cost of 0, or None for a model without prices."""
     return Usage(cost=None if prices is None else 0.0)
@@ -432,12 +424,8 @@ def nothing(prices: Prices | None) -> Usage:
 _NOT_CACHED = failed(
     Reason.NOT_CACHED,
     "the verdict cache has no reply to this, and the request lets no model be asked; "
-    f"ask once with {full_name(CacheMode.USE)} to fill it",
-)
-_NOT_KEPT = failed(
-    Reason.NOT_CACHED,
-    "this server keeps no replies, and the request lets no model be asked; "
-    f"start it with --llm-cache disk or memory, or ask with {full_name(CacheMode.USE)}",
+    f"ask once with {full_name(CacheMode.USE)} to fill it, unless the server keeps no replies "
+    "(--llm-cache off)",
 )
 _MARKER_REPEATED = abstained(
     Reason.MARKER_REPEATED,

@@ -64,7 +64,6 @@ def test_kept_verdicts_are_had_and_no_others(
     missing = client.judge([QueryGroup("q", ["e"], ["new"], "1")], judge, asking=ONLY)[0]
     assert missing.status is Status.ERROR
     assert missing.error.reason == "NOT_CACHED"
-    assert SAYS in missing.error.message
     for asking in (None, Asking(CacheMode.REFRESH)):
         with pytest.raises(FailedPrecondition, match=SAYS):
             client.judge([GROUP], judge, asking=asking)
@@ -81,7 +80,6 @@ def test_kept_scores_are_had_and_no_others(provider: ScriptedProvider, client: C
     assert (score.passed, score.source) == (True, Source.CACHE)
     (missing,) = client.score_answers([ITEM], ["answer_relevance"], asking=ONLY)
     assert missing.error.reason == "NOT_CACHED"
-    assert SAYS in missing.error.message
     with pytest.raises(FailedPrecondition, match=SAYS):
         client.score_answers([ITEM], ["answer_match"])
     assert provider.requests == before
