@@ -387,34 +387,22 @@ def _model(
     return replace(model, **{key: each for key, each in api.defaults.items() if key not in given})
 
 
-def chain_of(name: str, models: Mapping[str, ModelConfiguration]) -> list[str]:
-    """Return the names of a model's fallbacks in order, including the fallbacks of these."""
-    chain: list[str] = []
-    ahead = [*models[name].fallback]
-    while ahead:
-        other = ahead.pop(0)
-        if other not in chain:
-            chain.append(other)
-            ahead = [*models[other].fallback, *ahead]
-    return chain
-
-
 def _check_fallback(model: ModelConfiguration, models: Mapping[str, ModelConfiguration]) -> None:
-    """Refuse unknown models, cycles, and models of which only one takes a schema."""
+    """Refuse unknown models, those with fallbacks, and models of which only one takes a schema."""
     for name in model.fallback:
         if name not in models:
             hint = did_you_mean(name, models, "add its [[models]] table")
             raise ValueError(f"fallback names no model of this file; {hint}")
+        if models[name].fallback:
+            raise ValueError(
+                f"fallback names {name}, which has fallbacks of its own; list here all that are to "
+                "be asked, each a [[models]] table without fallback"
+            )
         if (models[name].structured is Structured.NONE) != (model.structured is Structured.NONE):
             raise ValueError(
                 f"fallback names {name}; both must take a schema, or neither (structured), for "
                 "replies of both are read in one way"
             )
-    if model.name in chain_of(model.name, models):
-        raise ValueError(
-            "fallback leads back to this model; name a second [[models]] table of the same "
-            "provider and model, without a fallback of its own"
-        )
 
 
 def _one_of(key: str, value: str, allowed: Iterable[str]) -> None:

@@ -28,7 +28,6 @@ from judged_server.llm.config import (
     ModelConfiguration,
     ProviderConfiguration,
     Structured,
-    chain_of,
     key_of,
     read_configuration,
 )
@@ -160,9 +159,9 @@ class ChatModels:
                 made[model.name] = ConfiguredModel(
                     card, model, dialect, headers, endpoint, clock, problem
                 )
-        known = {each.name: each for each in configuration.models}
         self._models = {
-            name: _with_fallbacks(made, [name, *chain_of(name, known)]) for name in known
+            each.name: _with_fallbacks(made, [each.name, *each.fallback])
+            for each in configuration.models
         }
 
     @classmethod
