@@ -95,7 +95,7 @@ def test_what_is_left_out_is_told_once(client: Client, provider: RawProvider):
         Judge("llm", parameters={"model": "openai"}),
         asking=Asking(CacheMode.REFRESH),
     )
-    assert found.usage.left_out == ("openai: system_fingerprint is a number",)
+    assert found.usage.left_out == ("openai: system_fingerprint",)
 
 
 def test_an_unreadable_reply_is_counted_by_its_own_count(client: Client, provider: RawProvider):
@@ -122,23 +122,12 @@ def test_unreadable_replies_hold_up_nobody(client: Client, provider: RawProvider
 PAGE = b"<!DOCTYPE html><html><title>Access denied</title>canary</html>"
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        (PAGE, "a page of HTML with the status 403"),
-        (b"Forbidden", "9 bytes that are no JSON with the status 403"),
-        ({"message": "Forbidden"}, "an object with the status 403"),
-        ([], "a list with the status 403"),
-        ("no", "a text with the status 403"),
-    ],
-)
-def test_a_firewall_s_403_is_no_refused_key(
-    client: Client, provider: RawProvider, body: object, says: str
-):
+@pytest.mark.parametrize("body", [PAGE, b"Forbidden", {"message": "Forbidden"}, [], "no"])
+def test_a_firewall_s_403_is_no_refused_key(client: Client, provider: RawProvider, body: object):
     provider.says(body, 403)
     for model in ("openai", "anthropic", "gemini"):
         found, _ = ask(client, model)
         assert found.error.reason == "PROVIDER_ERROR"
-        assert says in found.error.message
+        assert "in place of its answer, with the status 403" in found.error.message
         assert "key" not in found.error.message
         assert "canary" not in found.error.message

@@ -65,8 +65,8 @@ def _reply_object(body: bytes) -> dict[str, Any]:
     reply = parse(body)
     if not isinstance(reply, dict):
         if body.lstrip().startswith(b"<"):
-            raise answered_before(200, body, retryable=True)
-        raise broken(f"is {_what_came(reply, body)} in place of a JSON object")
+            raise answered_before(200, retryable=True)
+        raise broken("is no JSON object")
     error = reply.get("error")
     if error and not (isinstance(error, str) and error.isspace()):
         code = error.get("code") if isinstance(error, dict) else None
@@ -76,21 +76,12 @@ def _reply_object(body: bytes) -> dict[str, Any]:
     return reply
 
 
-def _what_came(value: object, body: bytes = b"") -> str:
-    """Return the kind of a JSON value, or the length of a body that is not JSON."""
-    if value is None:
-        return f"{len(body)} bytes that are no JSON"
-    kinds = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
-    return kinds.get(type(value), "a number")
-
-
-def answered_before(status: int, body: bytes, *, retryable: bool) -> ProviderFault:
+def answered_before(status: int, *, retryable: bool) -> ProviderFault:
     """Return the fault of an answer by something before the provider, such as a firewall."""
-    page = "a page of HTML" if body.lstrip().startswith(b"<") else _what_came(parse(body), body)
     fault = ProviderFault(
         Reason.PROVIDER_ERROR,
-        f"{page} with the status {status} came in place of its answer, perhaps from a firewall "
-        "or a proxy before it; check base_url, and what this server may reach",
+        f"something else came in place of its answer, with the status {status}, perhaps from a "
+        "firewall or a proxy before it; check base_url, and what this server may reach",
         retryable=retryable,
         status=status,
     )
@@ -136,23 +127,21 @@ def first(items: list[Any]) -> dict[str, Any]:
     return items[0]
 
 
-def required(table: object, key: str, kind: type[_T]) -> _T:
+def required(table: dict[str, Any], key: str, kind: type[_T]) -> _T:
     """Return a required field of a type. Raises UnreadableReply."""
-    value = table.get(key) if isinstance(table, dict) else None
-    if value is None:
-        raise broken(f"lacks {key}")
+    value = table.get(key)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise broken(f"has {_what_came(value)} as its {key}")
+        raise broken(f"lacks {key}, or has it in another form")
     return value
 
 
-def optional(table: object, key: str, kind: type[_T], odd: list[str]) -> _T:
+def optional(table: dict[str, Any], key: str, kind: type[_T], odd: list[str]) -> _T:
     """Return a field, or an empty value if it is missing or, noted in `odd`, of another type."""
-    value = table.get(key) if isinstance(table, dict) else None
+    value = table.get(key)
     if type(value) is kind:
         return value
     if value is not None:
-        odd.append(f"{key} is {_what_came(value)}")
+        odd.append(key)
     return kind()
 
 
@@ -161,7 +150,7 @@ def _tokens(table: dict[str, Any], keys: tuple[str, ...], odd: list[str]) -> int
     counts = {key: table.get(key) or 0 for key in keys}
     for key, count in counts.items():
         if type(count) is not int or count < 0:
-            odd.append(f"{key} is no count of tokens")
+            odd.append(key)
             return 0
     return sum(counts.values())
 
@@ -181,13 +170,13 @@ def _part_text(part: object, odd: list[str]) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise broken(f"has {_what_came(part)} in its content")
+        raise broken("has a part of its content in another form")
     kind = part.get("type", "text" if "text" in part else "other")
     if part.get("thought") is True or _THOUGHT.search(str(kind)):
         return ""
     if kind in ("text", "output_text"):
         return required(part, "text", str)
-    odd.append("a part of its content has another type than text")
+    odd.append("content")
     return ""
 
 
@@ -274,7 +263,7 @@ def fault_of(status: int, body: bytes) -> ProviderFault:
             break
     else:
         if status == 403 and not described:
-            return answered_before(status, body, retryable=False)
+            return answered_before(status, retryable=False)
     if 300 <= status < 400:
         meaning = _REDIRECT
     says = f"it answered {status}{meaning}"
