@@ -42,7 +42,6 @@ PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """Names of the prompt for a passage, in the order in which sentence-transformers looks for them."""
 
 _BERT = "sentence_bert_config.json"
-_TOKENIZER = "tokenizer_config.json"
 _TRANSFORMERS = "config_sentence_transformers.json"
 _Json = TypeVar("_Json", dict[str, Any], list[Any])
 _POOLINGS = {
@@ -115,13 +114,19 @@ class ModelFolder:
                 f"{folder / _BERT} lower-cases texts (do_lower_case), which this server does not: "
                 f"take it out if {TOKENIZER_FILE} does so"
             )
+        window = options.max_tokens or _setting(folder, _BERT, "max_seq_length")
+        if type(window) is not int or window < 1:
+            raise ModelSourceError(
+                f"{folder / _BERT} has no max_seq_length, the most tokens that the model takes: "
+                "set --max-tokens"
+            )
         prefix = _prefix_of(folder) if options.prefix is None else options.prefix
         return cls(
             graph,
             folder / TOKENIZER_FILE,
             _pooling_of(folder / modules["Pooling"] / CONFIG_FILE, prefix),
             "Normalize" in modules,
-            options.max_tokens or _window_of(folder),
+            window,
             prefix,
         )
 
@@ -190,27 +195,9 @@ def _prefix_of(folder: Path) -> str:
     return prefix
 
 
-def _window_of(folder: Path) -> int:
-    """Return the window as sentence-transformers finds it: set, or limited by the positions."""
-    window = _setting(folder, _BERT, "max_seq_length")
-    positions = _setting(folder, CONFIG_FILE, "max_position_embeddings")
-    if not _is_size(window) and not _is_size(positions):
-        raise ModelSourceError(
-            f"{folder} does not say how many tokens the model takes: set --max-tokens, or give "
-            f'{_BERT} a "max_seq_length"'
-        )
-    # The tokenizer's limit may be the smaller one: RoBERTa's positions begin at 2.
-    limits = (positions, _setting(folder, _TOKENIZER, "model_max_length"))
-    return int(window) if _is_size(window) else min(int(n) for n in limits if _is_size(n))
-
-
 def _setting(folder: Path, name: str, key: str) -> Any:  # noqa: ANN401 - any JSON
     path = folder / name
     return _read_json(path, dict).get(key) if path.is_file() else None
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _read_json(path: Path, expected: type[_Json]) -> _Json:

@@ -12,7 +12,7 @@ from judged_server.embedding.models.folder import (
 from judged_server.embedding.models.store import ModelSourceError
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fakes.models.tiny_model import POSITIONS, WINDOW, write_folder, write_json
+from tests.fakes.models.tiny_model import WINDOW, write_folder, write_json
 
 
 @pytest.fixture
@@ -74,12 +74,11 @@ def test_lower_casing_outside_the_tokenizer_is_refused(folder):
         ModelFolder.read(folder)
 
 
-def test_the_window_is_the_smaller_of_positions_and_tokenizer(folder):
-    (folder / "sentence_bert_config.json").unlink()
-    write_json(folder / "tokenizer_config.json", {"model_max_length": POSITIONS - 2})
-    assert ModelFolder.read(folder).max_tokens == POSITIONS - 2
-    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
-    assert ModelFolder.read(folder).max_tokens == POSITIONS
+@pytest.mark.parametrize("config", [{}, {"max_seq_length": None}, {"max_seq_length": True}])
+def test_a_folder_without_a_window_needs_one_set(folder, config):
+    write_json(folder / "sentence_bert_config.json", config)
+    with pytest.raises(ModelSourceError, match="set --max-tokens"):
+        ModelFolder.read(folder)
     assert ModelFolder.read(folder, ModelOptions(max_tokens=8)).max_tokens == 8
 
 
