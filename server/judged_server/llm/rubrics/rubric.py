@@ -386,21 +386,15 @@ class _Dimensions(_Head, _Templates):
 
 @table(frozen=True, kw_only=True, config=STRICT)
 class _Claims(_Head):
+    id: _name(48)  # type: ignore[valid-type] # each step appends its name
     extraction: _Templates
     verification: _Templates
-
-    def __post_init__(self) -> None:
-        if len(self.id) > _LONGEST_ID_OF_CLAIMS:
-            raise ValueError(f"id must have at most {_LONGEST_ID_OF_CLAIMS} characters")
 
 
 _FILES: dict[str, type[_Head]] = {
     "score": _Score, "grade": _Grade, "dimensions": _Dimensions, "claims": _Claims,
 }  # fmt: skip
 """By the form that a file names; any other form is read as a verdict."""
-
-_LONGEST_ID_OF_CLAIMS = 48
-"""Each step appends its name to the id."""
 
 _EITHER = tuple(dict.fromkeys(CONTEXT_FIELDS + ANSWER_FIELDS))
 _FIELDS: dict[Form, tuple[str, ...]] = {
