@@ -198,7 +198,7 @@ class ChatModels:
     async def close(self) -> None:
         """Close all connections."""
         for endpoint in self._endpoints.values():
-            await endpoint.close()
+            await endpoint.transport.close()
 
 
 def _with_fallbacks(made: Mapping[str, ChatModel], names: Sequence[str]) -> ChatModel:

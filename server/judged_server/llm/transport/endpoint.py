@@ -116,13 +116,9 @@ class Endpoint:
         self._provider = provider
         self._clock = clock
         self._random = random
-        self._transport = transport
+        self.transport = transport
         self.queue = RequestQueue(provider, clock)
         self._key_taken = False
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.close()
 
     async def ask(
         self, call: Call, timeout_s: float, *, waits: bool = True
@@ -172,9 +168,10 @@ class Endpoint:
             was_sent = True
             left_s = ends - self._clock.now()
             timeout_s = min(left_s, self._provider.timeout_s)
-            answer = await self._transport.post(call.path, call.headers, call.body, timeout_s)
+            answer = await self.transport.post(call.path, call.headers, call.body, timeout_s)
             reply = self._read(call, answer)
         except ProviderFault as fault:
+            fault.of_provider(self._provider.name)
             if call.receipt is not None and fault.turned_down:
                 call.receipt.turned_down()
             self.queue.failed(turn, fault, full_time=timeout_s == self._provider.timeout_s)
@@ -187,25 +184,23 @@ class Endpoint:
         return reply
 
     def _read(self, call: Call, answer: HttpReply) -> ChatReply:
-        name = f"provider {self._provider.name}"
         try:
             reply = call.read(answer.status, answer.body)
         except ProviderFault as fault:
             fault.retry_after_s = retry_after_s(answer.retry_after, self._clock.date())
-            fault.of_provider(self._provider.name)
             refuses_key = fault.reason is Reason.PROVIDER_REFUSED_KEY
             if refuses_key and fault.status == _FORBIDDEN and self._key_taken:
                 raise ProviderFault(
                     Reason.PROVIDER_ERROR,
-                    f"{name}: it answered {_FORBIDDEN}: it refuses the request, and has taken the "
-                    "key before",
+                    f"it answered {_FORBIDDEN}: it refuses the request, and has taken the key "
+                    "before",
                     retryable=False,
                     status=_FORBIDDEN,
                 ) from None
             raise
         if reply.unreadable:
             # Paid for, and no outage: the caller counts it and decides whether to ask again.
-            says = f"{name}: {reply.unreadable}, so that it can't be read"
+            says = f"provider {self._provider.name}: {reply.unreadable}, so that it can't be read"
             reply = reply._replace(unreadable=says)
         return reply
 

@@ -97,7 +97,6 @@ class HttpTransport:
 
     def __init__(self, provider: ProviderConfiguration) -> None:
         """Open no connection yet. Raises SettingsError if `ca_file` has no certificates."""
-        self._says = f"provider {provider.name}"
         self._base = provider.base_url
         self._tls = _tls(provider)
         self._socket_factory = public_socket if is_checked(provider) else None
@@ -120,16 +119,16 @@ class HttpTransport:
                     allow_redirects=False,
                 )
                 try:
-                    body = await self._read(response)
+                    body = await _read(response)
                 except BaseException:
                     response.close()
                     raise
                 return HttpReply(response.status, body, response.headers.get("Retry-After"))
         except TimeoutError:
-            what = f"{self._says} has not answered within {timeout_s:.3g} s"
+            what = f"it has not answered within {timeout_s:.3g} s"
             fault = ProviderFault(Reason.TIMEOUT, what, retryable=True)
         except (aiohttp.ClientError, OSError) as error:
-            fault = self._classify(error)
+            fault = _classify(error)
         # Outside the handlers: aiohttp's exceptions hold the request's headers, with the key.
         raise fault
 
@@ -155,53 +154,52 @@ class HttpTransport:
             )
         return self._session
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return the body. Raises ProviderFault if it is compressed, too long, or has no length."""
-        fields = response.headers
-        encoding = fields.get("Content-Encoding", "").strip().lower()
-        if response.status == 200 and encoding not in {"", "identity"}:
-            raise self._unusable("its reply is compressed, which it was not asked for")
-        chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
-        if response.status == 200 and not chunked and "Content-Length" not in fields:
-            # Without either, a body that was cut looks complete.
-            raise self._fault("its reply doesn't say how long it is", Reason.PROVIDER_ERROR)
-        content = response.content
-        parts: list[bytes] = []
-        size = 0
-        while part := await content.readany():
-            parts.append(part)
-            size += len(part)
-            if size > MAX_BODY_BYTES:
-                raise self._unusable(f"its reply is larger than {MAX_BODY_BYTES} bytes")
-        return b"".join(parts)
 
-    def _classify(self, error: Exception) -> ProviderFault:
-        """Return the fault of an error of aiohttp, without its text, which may quote the peer."""
-        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
-            error.os_error, PrivateAddress
-        ):
-            return self._fault(
-                "its host name leads into a private network; allow_private = true permits that",
-                Reason.PROVIDER_UNREACHABLE,
-                retryable=False,
-            )
-        if isinstance(error, aiohttp.ClientResponseError):
-            return self._fault("it answered with something that isn't HTTP", Reason.PROVIDER_ERROR)
-        what = next(
-            (words for kind, words in _UNREACHABLE.items() if isinstance(error, kind)),
-            "it closed the connection before its reply was complete",
-        )
-        distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-        fault = self._fault(what, Reason.PROVIDER_UNREACHABLE, retryable=not distrusted)
-        fault.unsent = isinstance(error, tuple(_UNREACHABLE))
-        return fault
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body. Raises ProviderFault if it is compressed, too long, or has no length.
 
-    def _unusable(self, what: str) -> ProviderFault:
-        """Return the fault of an unusable reply; as it was paid for, it is not retried."""
-        return self._fault(what, Reason.PROVIDER_ERROR, retryable=False)
+    A whole reply that can't be used was paid for, so it is not retried.
+    """
+    fields = response.headers
+    encoding = fields.get("Content-Encoding", "").strip().lower()
+    if response.status == 200 and encoding not in {"", "identity"}:
+        what = "its reply is compressed, which it was not asked for"
+        raise ProviderFault(Reason.PROVIDER_ERROR, what, retryable=False)
+    chunked = "chunked" in fields.get("Transfer-Encoding", "").lower()
+    if response.status == 200 and not chunked and "Content-Length" not in fields:
+        # Without either, a body that was cut looks complete.
+        what = "its reply doesn't say how long it is"
+        raise ProviderFault(Reason.PROVIDER_ERROR, what, retryable=True)
+    content = response.content
+    parts: list[bytes] = []
+    size = 0
+    while part := await content.readany():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            what = f"its reply is larger than {MAX_BODY_BYTES} bytes"
+            raise ProviderFault(Reason.PROVIDER_ERROR, what, retryable=False)
+    return b"".join(parts)
 
-    def _fault(self, what: str, reason: Reason, *, retryable: bool = True) -> ProviderFault:
-        return ProviderFault(reason, f"{self._says}: {what}", retryable=retryable)
+
+def _classify(error: Exception) -> ProviderFault:
+    """Return the fault of an error of aiohttp, without its text, which may quote the peer."""
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+        error.os_error, PrivateAddress
+    ):
+        what = "its host name leads into a private network; allow_private = true permits that"
+        return ProviderFault(Reason.PROVIDER_UNREACHABLE, what, retryable=False)
+    if isinstance(error, aiohttp.ClientResponseError):
+        what = "it answered with something that isn't HTTP"
+        return ProviderFault(Reason.PROVIDER_ERROR, what, retryable=True)
+    what = next(
+        (words for kind, words in _UNREACHABLE.items() if isinstance(error, kind)),
+        "it closed the connection before its reply was complete",
+    )
+    distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+    fault = ProviderFault(Reason.PROVIDER_UNREACHABLE, what, retryable=not distrusted)
+    fault.unsent = isinstance(error, tuple(_UNREACHABLE))
+    return fault
 
 
 def _tls(provider: ProviderConfiguration) -> ssl.SSLContext | bool:
