@@ -270,20 +270,17 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
     for name, value in fields.items():
         texts = (value,) if isinstance(value, str) else value
         if name not in optional and not any(text.strip() for text in texts):
-            what = _CALLED.get(name, name)
             return VerdictFault(
-                0, Reason.NO_CONTEXT, f"the item brings no {what}, which {rubric.id} reads"
+                0, Reason.NO_CONTEXT, f"the item brings no {name}, which {rubric.id} reads"
             )
     warnings = []
     if "contexts" in fields:
         kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)
         if kept is not item.contexts:
             fields["contexts"] = kept
-            in_part = bool(kept) and kept[-1] != item.contexts[len(kept) - 1]
             warnings.append(
                 f"the contexts were truncated to max_context_tokens ({max_context_tokens}): "
-                f"{len(kept)} of {len(item.contexts)} were shown"
-                + (", the last in part" if in_part else "")
+                f"{len(kept)} of {len(item.contexts)} shown, perhaps in part"
             )
     if "reference" in fields and len(item.references) > 1:
         warnings.append(
@@ -324,13 +321,6 @@ def within(texts: Sequence[str], max_bytes: int) -> Sequence[str]:
         kept.append(text)
         left -= len(raw)
     return texts
-
-
-_CALLED = {
-    "reference": "references",
-    "other_answer": "other answer to compare with",
-    "confidence": "confidence of the system",
-}
 
 
 def value_of(name: str, item: AnswerItem) -> FieldValue:
