@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from judged_server.llm.chat import ChatReply, FinishReason, TokenUsage
-from judged_server.store.kept_rows import DAY_S, Row
+from judged_server.store.kept_rows import DAY_S, KeptRows, Row
+
+if TYPE_CHECKING:  # its import needs psycopg
+    from judged_server.store.postgres import PostgresRows
 
 STORED_WITHIN_S = 0.25
 """How long to wait for a reply to be stored before it is returned anyway."""
@@ -26,18 +29,6 @@ _PAYLOADS = TypeAdapter(ChatReply, config=ConfigDict(strict=True, allow_inf_nan=
 
 
 _DAMAGED = ChatReply("", FinishReason.UNTOLD, TokenUsage(), "", unreadable="it is damaged")
-
-
-class ReplyStore(Protocol):
-    """A file (`KeptRows`), or a database in which servers claim questions (`PostgresRows`)."""
-
-    @property
-    def is_away(self) -> bool: ...  # noqa: D102 - here and below: see PostgresRows
-    async def get(self, keys: Sequence[bytes]) -> dict[bytes, Row]: ...  # noqa: D102
-    async def keep(self, row: Row, within_s: float) -> None: ...  # noqa: D102
-    async def claim(self, key: bytes, within_s: float) -> Row | None: ...  # noqa: D102
-    def release(self, key: bytes) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
 
 
 class _Entry(NamedTuple):
@@ -53,10 +44,13 @@ class ReplyCache:
         self,
         memory_bytes: int,
         ttl_s: float = 30 * DAY_S,
-        store: ReplyStore | None = None,
+        store: KeptRows | PostgresRows | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Keep replies valid for `ttl_s` seconds after they were given, by the clock `now`."""
+        """Keep replies valid for `ttl_s` seconds after they were given, by the clock `now`.
+
+        `store` is a file, or a database in which servers claim questions.
+        """
         self._most_bytes = memory_bytes
         self._bytes = 0
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
