@@ -302,7 +302,7 @@ class App:
 
     async def _load_model(self) -> None:
         try:
-            await asyncio.to_thread(self._embedders.load_default)
+            await asyncio.to_thread(self._embedders.get("").load)
         except errors.ModelNotInstalled as error:
             if self._settings.model is not None:
                 raise

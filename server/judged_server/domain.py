@@ -391,8 +391,8 @@ class CostTracker:
     """The cost limit of one call, what it has spent, and what it reserves for pending questions.
 
     `max_cost` is the call's limit in the server's currency, `limit` in nano-units; None for none.
-    `granted` counts the questions that were admitted, `refused_by_day` those refused because of a
-    daily or monthly budget; `refusing_budget` is the last such budget. `held` is the sum reserved.
+    `granted` counts the questions that were admitted; `refusing_budget` is the last daily or
+    monthly budget that refused one, "" for none. `held` is the sum reserved.
     `unreported` is the usage since the last report.
     """
 
@@ -400,8 +400,7 @@ class CostTracker:
     spent: int = 0
     held: int = 0
     granted: int = 0
-    refused_by_day: int = 0
-    refusing_budget: str = "per_day"
+    refusing_budget: str = ""
     unreported: Usage | None = None
 
     @property

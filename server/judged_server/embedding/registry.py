@@ -52,10 +52,6 @@ class StoredEmbedders:
         some._only = names  # noqa: SLF001 - its own
         return some
 
-    def load_default(self) -> None:
-        """Check and load the default model; blocks. Raises ModelNotInstalled or ModelDamaged."""
-        self.get("").load()
-
     def get(self, name: str) -> LazyEmbedder:
         """Return a model by name, "" for the default. Reads at most its manifest.
 

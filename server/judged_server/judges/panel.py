@@ -31,7 +31,6 @@ from judged_server.judges.base import Caller, ComposedJudge, ComposedKind, Judge
 from judged_server.llm.chat import Reason
 from judged_server.scheduling.concurrency import fan_out
 
-NO_QUORUM = "NO_QUORUM"
 _NO_QUORUM = (
     "the members of the panel tie, or fewer than half of them have a verdict; "
     "name an odd number of members, or see why they have no verdict"
@@ -196,7 +195,7 @@ def _faults(
         if not any_vote[index]:
             decisive += [each for each in found if statuses[each[0], index] == outcome[index]]
         if not decisive:
-            yield VerdictFault(index, NO_QUORUM, _NO_QUORUM, retryable)
+            yield VerdictFault(index, Reason.NO_QUORUM, _NO_QUORUM, retryable)
             continue
         place, fault = decisive[0]
         message = f"members[{place}] of the panel: {fault.message}"

@@ -467,7 +467,6 @@ class Reservation:
                 return False
             if account.ended != ended:
                 continue  # what has ended since was not in the ledger yet
-            tracker.refused_by_day += 1
             tracker.refusing_budget = account.name
             raise self._refusal(account.name, account.limit)
         return False
@@ -564,8 +563,8 @@ def refuse_if_nothing_asked(cost_tracker: CostTracker, reasons: Iterable[str | N
 
     `reasons` are those of the call's results, None for a result without one.
     """
-    if cost_tracker.refused_by_day and not cost_tracker.granted and set(reasons) == {Reason.BUDGET}:
-        name = cost_tracker.refusing_budget
+    name = cost_tracker.refusing_budget
+    if name and not cost_tracker.granted and set(reasons) == {Reason.BUDGET}:
         whose, what_to_do = _BUDGETS[name]
         raise BudgetExhausted(
             name,

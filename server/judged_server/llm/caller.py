@@ -176,7 +176,7 @@ class ModelCaller:
     async def knows(self, planned: PlannedCall) -> bool:
         """Return whether the cache would answer a question."""
         model, question = planned.model, planned.question
-        if self._cache is None or not planned.settled:
+        if self._cache is None or planned.times > 1:
             return False
         asked = _Asked(_own_key(model.card, question), model, question, CallOptions(0.0))
         return await self._kept(asked) is not None

@@ -51,16 +51,15 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A question that a call may ask, `times` times, as known before the call starts.
+    """A question that a call may ask, as known before the call starts.
 
-    `settled` means that its texts are known; those of the check of a claim are not, before the
-    claims are extracted.
+    With `times` above 1 it stands for so many checks of claims, whose texts are not known before
+    the claims are extracted.
     """
 
     model: ChatModel
     question: Question
     times: int = 1
-    settled: bool = True
 
 
 def question_key(card: ChatModelCard, question: Question) -> bytes:

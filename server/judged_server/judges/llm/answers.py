@@ -151,7 +151,7 @@ class AnswerScorer:
             times = MAX_CLAIMS
         for number in range(asked.samples):
             question = asked.question(fields, number, step)
-            yield PlannedCall(asked.model, question, times, settled=times == 1)
+            yield PlannedCall(asked.model, question, times)
 
     async def score(self, item: AnswerItem, asking: Asking) -> AnswerScore:
         """Return the item's score, or why it is missing, by the caller's deadline.

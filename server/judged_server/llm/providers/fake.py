@@ -137,7 +137,7 @@ class FakeModel:
             raise ProviderFault(
                 reason,
                 f"a line of {self.script.file} says so",
-                retryable=line.error is None or reason is not Reason.PROVIDER_REFUSED_KEY,
+                retryable=reason is not Reason.PROVIDER_REFUSED_KEY,
             )
         usage = TokenUsage(_tokens(request.system + request.user), _tokens(line.text))
         finish = FinishReason[line.finish_reason.upper()]

@@ -34,9 +34,6 @@ Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction"
 claims is not asked itself, but its two steps are: one extracts a list of claims, one verifies a
 claim."""
 
-JSON_FORMS = frozenset({"dimensions", "claims", "extraction", "verification"})
-"""Forms whose replies are JSON from every model, even from one that takes no schema."""
-
 FieldValue = str | Sequence[str]
 """The value of a field of a prompt: a text, or a list of texts."""
 
@@ -121,7 +118,7 @@ class Rubric:
     @property
     def takes_json(self) -> bool:
         """Whether its replies are JSON from every model, even from one that takes no schema."""
-        return self.form in JSON_FORMS
+        return self.form in {"dimensions", "claims", "extraction", "verification"}
 
     @property
     def max_grade(self) -> int:

@@ -58,14 +58,14 @@ def embedders(store, loads, told, health, monkeypatch):
 def test_the_default_is_loaded_at_the_start(embedders, loads):
     assert [card.name for card in embedders.cards()] == ["one", "two"]
     assert loads == []
-    embedders.load_default()
-    embedders.load_default()
+    embedders.get("").load()
+    embedders.get("").load()
     assert loads == ["one"]
     assert embedders.get("") is embedders.get("one")
 
 
 async def test_another_model_is_loaded_once_by_its_first_callers(embedders, loads):
-    embedders.load_default()
+    embedders.get("").load()
     other = embedders.get("two")
     assert (other.card.pooling, other.loaded, loads) == ("cls", None, ["one"])
     await asyncio.gather(*(other.embed(["a"], "truncate") for _ in range(5)))
@@ -74,7 +74,7 @@ async def test_another_model_is_loaded_once_by_its_first_callers(embedders, load
 
 
 async def test_a_closed_registry_takes_no_work(embedders):
-    embedders.load_default()
+    embedders.get("").load()
     other = embedders.get("two")
     embedders.close()
     for embedder in (embedders.get("one"), other):
@@ -83,7 +83,7 @@ async def test_a_closed_registry_takes_no_work(embedders):
 
 
 def test_one_model_in_trouble_is_trouble_until_all_run_again(embedders, told, health):
-    embedders.load_default()
+    embedders.get("").load()
     embedders.get("two").load()
     told["one"](True)
     told["two"](True)

@@ -198,7 +198,7 @@ async def test_what_the_last_one_leaves_while_the_file_is_read_is_not_refused(
         ledger.may_tell.release()
     async with asyncio.timeout(30):
         await other
-    assert (second.held, second.refused_by_day) == (2 * MOST, 0)
+    assert (second.held, second.refusing_budget) == (2 * MOST, "")
     ledger.close()
 
 
