@@ -118,7 +118,7 @@ def shipped() -> tuple[Model, str]:
     return Model.from_bytes(raw), hashlib.sha256(raw).hexdigest()
 
 
-VERSION = 2
+VERSION = 3
 MIN_SCORE = 0.5
 CONTRADICTED = -2.0
 """The highest logit, a score of .12, of an answer that contradicts an expected text: such answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from judged_server.domain import plain_form
 from judged_server.judges.lexical import STOPWORDS
 from judged_server.metrics.text.formulas import stem
 
@@ -23,6 +25,7 @@ _REMEMBERED = 1 << 16
 _DIGIT = re.compile(r"[0-9]")
 _WORD = re.compile(r"[^\W_]+(?:\.\d+)?")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_BARE_POINT = re.compile(r"(?<![\w.])\.(?=\d)")
 _INITIALS = re.compile(r"\b(?:[A-Za-z]\.){2,}")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th|s)$")
 _GLUED = re.compile(r"([^\W\d_]{2,})(\d{1,4})")
@@ -152,9 +155,12 @@ def _number(word: str) -> float | None:
 
 
 def fold(text: str) -> str:
-    """Return the text without accents, apostrophes, commas in numbers, or dots in initials."""
+    """Return the text in plain form without accents, apostrophes, or dots in initials.
+
+    Numbers are without commas, and ".5" is "0.5".
+    """
     if not text.isascii():
-        text = unicodedata.normalize("NFKD", text)
+        text = unicodedata.normalize("NFD", plain_form(text))
         text = "".join(c for c in text if not unicodedata.combining(c)).replace(_CURLY, "'")
     if "," in text and _DIGIT.search(text) is not None:
         text = _THOUSANDS.sub("", text)
@@ -163,6 +169,7 @@ def fold(text: str) -> str:
     if "&" in text:
         text = text.replace("&", " and ")
     if "." in text:
+        text = _BARE_POINT.sub("0.", text)
         text = _INITIALS.sub(lambda found: found[0].replace(".", "") + " ", text)
     return text
 
@@ -232,11 +239,14 @@ def read_text(text: str) -> Text:
 
 
 _UNIT_NAMES = """
-    % percent pct, $ dollar usd buck, € euro eur, £ gbp sterling, ¥ yen jpy, ₹ rupee inr, cent,
-    km kilometer kilometre, mile mi, meter metre, cm centimeter centimetre, mm millimeter
-    millimetre, foot feet ft, yard, inch inches, kg kilogram kilo, gram, mg milligram, lb, ounce
-    oz, liter litre, gallon, second sec, minute min, hour hr, day, week, month, year yr, °c
-    celsius, °f fahrenheit, kb kilobyte, mb megabyte, gb gigabyte, tb terabyte, am, pm
+    % percent pct, ‰ permille, $ dollar usd buck, € euro eur, £ gbp sterling, ¥ yen jpy, ₹ rupee
+    inr, chf franc, cent, km kilometer kilometre, mile mi, m meter metre, cm centimeter centimetre,
+    mm millimeter millimetre, µm μm micrometer micrometre, nm nanometer nanometre, foot feet ft,
+    yard, inch inches, kg kilogram kilo, g gram, mg milligram, µg μg mcg microgram, lb, ounce oz, l
+    liter litre, ml milliliter millilitre, gallon, s second sec, ms millisecond, minute min, h hour
+    hr, day, week, month, year yr, °c celsius, °f fahrenheit, kb kilobyte, mb megabyte, gb
+    gigabyte, tb terabyte, w watt, kw kilowatt, mw megawatt, gw gigawatt, v volt, kv kilovolt, hz
+    hertz, khz kilohertz, mhz megahertz, ghz gigahertz, am, pm, bc bce, ad ce
 """
 _UNITS = {name: names.split()[0] for names in _UNIT_NAMES.split(",") for name in names.split()}
 _SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
@@ -244,8 +254,9 @@ _SIDES = """
     before until till prior | after since, least minimum over above | most maximum under below,
     more higher greater | less lower fewer, increase increased increases rise rises rose rising
     grow grows grew growth | decrease decreased decreases fall falls fell falling decline
-    declined dropped, north | south, east | west, left | right, true | false, yes | no, always |
-    never
+    declined dropped, north n | south s, east e | west w, left | right, true | false, yes | no,
+    always | never, up | down, inside | outside, win wins won | lose loses lost, legal | illegal,
+    likely | unlikely, possible | impossible, positive | negative
 """
 _OPPOSITES = {
     word: (pair, side)
@@ -259,13 +270,20 @@ _NUMBER = re.compile(
     r"(?P<inner>-(?=\d))?"
     r"(?P<number>\d+(?:\.\d+)?|\.\d+)(?:/(?P<below>[1-9]\d*)(?![/\d]))?(?::(?P<minutes>\d\d))?"
     r"(?:[\s-]?(?P<scale>hundred|thousand|million|billion|trillion)\b)?"
-    r"\s?-?(?P<unit>%|°[cf]\b|per cent\b|[ap]\.?\s?m\b|[^\W\d_]+)?"
+    r"\s?-?(?P<unit>[%‰]|°[cf]\b|per cent\b|[ap]\.?\s?m\b|[^\W\d_]+)?"
 )
 _MINUS = re.compile(r"\b(?:minus|negative)\s+(?=[$€£¥₹]?\.?\d)")
 _TOKEN = re.compile(r"[^\W_]+")
 _NUMERO = re.compile(r"\bno\.?\s?(?=\d)")
 _THROUGH = re.compile(r"[\s-]*(?:to|and|or)?[\s-]*")
-_DASHES = str.maketrans(dict.fromkeys("\u2212\u2012\u2013\ufe63\uff0d", "-"))
+_SIGNS = str.maketrans(
+    {"≠": " not ", "½": " 1/2", "¼": " 1/4", "¾": " 3/4"}
+    | {power: f"^{digit}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+    | dict.fromkeys("<≤", " less ")
+    | dict.fromkeys(">≥", " more ")
+    | dict.fromkeys("\u2012\u2013\u207b", "-")
+)
+_MIXED = re.compile(r"\b(\d+)\s+(\d)/([1-9])\b")
 _NEAR = 2
 """A negation denies words at most this many places after it."""
 
@@ -278,6 +296,13 @@ class _Number:
     amount: float
     unit: str
     parts: tuple[float, float] | None
+
+    def equals(self, other: _Number) -> bool:
+        """Return whether both are about as large, or one is a year and the other its end."""
+        low, high = sorted((abs(self.amount), abs(other.amount)))
+        rounded = high >= 10_000 or not (self.value.is_integer() and other.value.is_integer())
+        is_end = low < 100 and 1000 <= high <= 2100 and high % 100 == low
+        return is_end or math.isclose(low, high, rel_tol=0.01 if rounded else 1e-9)
 
     def agrees(self, other: _Number) -> bool:
         """Return whether both may be the same amount; either may lack its unit."""
@@ -301,14 +326,15 @@ class _Text:
 
 @lru_cache(maxsize=1 << 14)
 def _read(text: str) -> _Text:
-    lowered = _NUMERO.sub("", fold(text.translate(_DASHES)).lower())
+    lowered = _NUMERO.sub("", fold(text.translate(_SIGNS)).lower()).replace("non-", "not ")
     tokens = tuple(_TOKEN.findall(lowered))
     telling = frozenset(tokens) - STOPWORDS
-    numbers = _read_numbers(lowered) if any(map(str.isdigit, telling)) else ()
+    numbers = _read_numbers(lowered) if any(map(str.isdecimal, lowered)) else ()
     return _Text(tokens, telling, numbers, _read_sides(tokens))
 
 
 def _read_numbers(lowered: str) -> tuple[_Number, ...]:
+    lowered = _MIXED.sub(lambda n: str(float(n[1]) + float(n[2]) / float(n[3])), lowered)
     lowered = _MINUS.sub("-", lowered)
     numbers: list[_Number] = []
     unit, scale = "", 1.0
@@ -352,12 +378,14 @@ def _read_sides(tokens: Sequence[str]) -> dict[int, tuple[int, str]]:
 def contradicts(expected: str, answer: str) -> bool:
     """Return whether an answer has words of an expected text but reverses their meaning.
 
-    It does so by a different sign, unit or scale, am for pm, a word of opposite direction, or a
-    negation on one side only. What is not understood is no contradiction.
+    It does so by a different sign, unit or scale, am for pm, a word of opposite direction, a
+    negation on one side only, or other numbers among the same words. What is not understood is no
+    contradiction.
     """
     one, other = _read(expected), _read(answer)
     return (
         _numbers_deny(one.numbers, other.numbers)
+        or _numbers_differ(one, other)
         or _directions_deny(one, other)
         or _denied(one, other)
     )
@@ -379,10 +407,25 @@ def _numbers_deny(mine: Sequence[_Number], theirs: Sequence[_Number]) -> bool:
         if same and not any(map(number.agrees, same)):
             return True
     for numbers, others in ((mine, theirs), (theirs, mine)):
-        values = {number.value for number in others}
+        values = {value for n in others for value in (n.value, *(n.parts or ()))}
         if any(n.parts and {*n.parts} <= values and n.value not in values for n in numbers):
             return True
     return False
+
+
+def _numbers_differ(one: _Text, other: _Text) -> bool:
+    """Return whether two texts of the same words have different numbers of the same unit."""
+    if _words_beside_numbers(one) != _words_beside_numbers(other):
+        return False
+    mine, theirs = (
+        [n for n in text.numbers if not any(map(n.equals, others.numbers))]
+        for text, others in ((one, other), (other, one))
+    )
+    return any(a.unit == b.unit for a in mine for b in theirs)
+
+
+def _words_beside_numbers(text: _Text) -> set[str]:
+    return {w for w in text.telling if w.isalpha() and w not in _SCALES and not _unit(w)}
 
 
 def _directions_deny(one: _Text, other: _Text) -> bool:

@@ -140,7 +140,7 @@ def test_its_model_is_in_the_signature() -> None:
     sha256 = model_file.shipped()[1]
     assert (
         JUDGE.identity.signature
-        == f"answer_equivalence|model:{sha256[:8]}|features:1|min_score:0.5|v2"
+        == f"answer_equivalence|model:{sha256[:8]}|features:1|min_score:0.5|v3"
     )
     assert len(raw) <= 1 << 20
     strict = EquivalenceKind().build(JudgeSpec("answer_equivalence", min_score=0.9))
