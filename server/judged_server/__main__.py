@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -27,15 +26,6 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     )
 
 
-def _end_by_interrupt(*, quietly: bool) -> None:
-    """Let Ctrl-C end the process at once, without a traceback of imports; or raise, as ever."""
-    ways = signal.default_int_handler, signal.SIG_DFL
-    before, after = ways if quietly else reversed(ways)
-    if signal.getsignal(signal.SIGINT) is before:  # else it is passed over, or somebody else's
-        signal.signal(signal.SIGINT, after)
-
-
-_end_by_interrupt(quietly=True)
 try:
     import resource
 
@@ -49,7 +39,6 @@ try:
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
-_end_by_interrupt(quietly=False)
 
 _INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
@@ -62,27 +51,11 @@ COMMANDS = {
 }
 
 
-class _Once(argparse.Action):
-    """Keeps the value of an option, and refuses another one."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse hands it over
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        if option_string and getattr(namespace, self.dest, self.default) is not self.default:
-            raise argparse.ArgumentError(self, "is there twice; leave one of them out")
-        setattr(namespace, self.dest, values)
-
-
 class _Parser(argparse.ArgumentParser):
-    """Takes an option by its whole name, and its value once; so do the parsers of commands."""
+    """Takes an option by its whole name; so do the parsers of commands."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as those of argparse
         super().__init__(**options, allow_abbrev=False)
-        self.register("action", None, _Once)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -121,7 +94,8 @@ def build_parser() -> argparse.ArgumentParser:
 def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Return what the command line says.
 
-    Raises SettingsError for a flag that is no setting: argparse would name the word after it.
+    Raises SettingsError for a flag that is there twice, of which argparse would take the last, and
+    for one that is no setting: argparse would name the word after it.
     """
     parser = build_parser()
     flags = [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001 - no public list
@@ -130,6 +104,10 @@ def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
         if flag.startswith("--") and flag not in flags:
             hint = errors.did_you_mean(flag, flags, "judged-server --help lists them")
             raise SettingsError(f"{flag} is no setting; {hint}")
+    given = [word.partition("=")[0] for word in argv if word.startswith("--")]
+    for flag in given:
+        if given.count(flag) > 1:
+            raise SettingsError(f"{flag} is there twice; leave one of them out")
     return parser.parse_args(argv)
 
 
@@ -173,7 +151,6 @@ def serve(settings: Settings) -> None:
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _write_no_core_dumps()
-    _end_by_interrupt(quietly=True)
     # Imported here, so that managing models does not pay for gRPC.
     from judged_server.app import App  # noqa: PLC0415
 

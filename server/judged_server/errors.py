@@ -48,15 +48,9 @@ def full_names(choices: Iterable[IntEnum], kind: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return a hint with the known names that start with `name`, else with the closest one.
-
-    Returns `otherwise` if there is no such name.
-    """
-    known = list(known)
-    begun = [each for each in known if len(name.strip("-")) > 2 and each.startswith(name)]
-    near = get_close_matches(name[:80], begun or known, n=1)
-    meant = begun if 0 < len(begun) <= 4 else near
-    return f"did you mean {' or '.join(meant)}?" if meant else otherwise
+    """Return a hint with the known name that is closest to `name`, `otherwise` if none is close."""
+    near = get_close_matches(name[:80], list(known), n=1)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def printable(text: str) -> str:
@@ -119,10 +113,8 @@ class UnknownJudge(JudgedError):
     reason = "UNKNOWN_JUDGE"
 
     def __init__(self, kind: str, known: tuple[str, ...]) -> None:
-        hint = did_you_mean(kind, known)
-        all_of_them = f"this server has {', '.join(known)}"
-        advice = f"{hint} ({all_of_them})" if hint else all_of_them
-        super().__init__(f"no judge is called {kind[:80]!r}; {advice}", {"judge": kind[:80]})
+        hint = did_you_mean(kind, known, f"this server has {', '.join(known)}")
+        super().__init__(f"no judge is called {kind[:80]!r}; {hint}", {"judge": kind[:80]})
 
 
 class UnknownRubric(JudgedError):

@@ -30,9 +30,10 @@ runpy.run_module("judged_server", run_name="__main__")
         (["--lisen", "127.0.0.1:0"], "--lisen is no setting; did you mean --listen?"),
         (["--max-gr=3"], "--max-gr is no setting; did you mean --max-groups?"),
         (["--zzz", "models", "list"], "--zzz is no setting; judged-server --help lists them"),
+        (["--model", "a", "--model=b"], "--model is there twice; leave one of them out"),
     ],
 )
-def test_a_flag_that_is_misspelt_or_misplaced_is_named(words, said, capsys):
+def test_a_flag_that_is_misspelt_misplaced_or_repeated_is_named(words, said, capsys):
     assert run(words) == 2
     assert capsys.readouterr().err == f"judged-server: {said}\n"
 
