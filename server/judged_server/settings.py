@@ -24,6 +24,8 @@ _YEAR_S = 365 * 86_400
 
 MAX_ID_BYTES = 1024
 """The most bytes of UTF-8 in the id of a query, a document or an answer, as in metadata."""
+MAX_FILE_BYTES = 16 << 20
+"""The most bytes of an operator's file, of which some have lower limits."""
 
 
 class SettingsError(Exception):
@@ -212,7 +214,8 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
     """Return the settings from flags, the environment and a TOML file. Raises SettingsError."""
     if toml is None and (named := os.environ.get("JUDGED_CONFIG")):
         toml = Path(named)
-    in_file = {} if toml is None else _read(toml)
+    where = f"settings file {toml}"
+    in_file = {} if toml is None else read_toml(content_of(toml, "settings file"), where)
     environ = {name.upper(): value for name, value in os.environ.items()}
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
     in_variables = {names[each]: environ[each] for each in names.keys() & environ.keys()}
@@ -228,19 +231,39 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
         raise SettingsError(f"bad setting{where}: {problems}") from None
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    """Return the contents of a TOML file. Raises SettingsError."""
+def content_of(
+    path: Path,
+    setting: str,
+    most_bytes: int = MAX_FILE_BYTES,
+    next_step: str = "name a file that the server may read",
+) -> bytes:
+    """Return the bytes of an operator's file. Raises SettingsError."""
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise SettingsError(
-            f"settings file {path} can't be read: {error.strerror}; name a TOML file that the "
-            "server may read"
-        ) from None
+        with path.open("rb") as file:
+            raw = file.read(most_bytes + 1)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        why = getattr(error, "strerror", error)
+        raise SettingsError(f"{setting} {path} can't be read: {why}; {next_step}") from None
+    if len(raw) > most_bytes:
+        raise SettingsError(f"{setting} {path} is larger than {most_bytes} bytes")
+    return raw
+
+
+def read_toml(raw: bytes, source: str) -> dict[str, Any]:
+    """Return the content of a TOML file; `source` names it in errors. Raises SettingsError."""
+    text = text_of(raw, source)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # such as a number with too many digits
+        raise SettingsError(f"{source} is not TOML: {error}") from None
+
+
+def text_of(raw: bytes, source: str) -> str:
+    """Return a file's text without a byte order mark. Raises SettingsError."""
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise SettingsError(f"settings file {path} is not UTF-8; save it as UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"settings file {path} is not TOML: {error}") from None
+        raise SettingsError(f"{source} is not UTF-8; save it as UTF-8") from None
 
 
 def _problem(kind: str, message: str, name: str) -> str:

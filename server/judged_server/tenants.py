@@ -33,8 +33,8 @@ from judged._files import replace_text
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as table
 
-from judged_server.llm.config import STRICT, matching, read, read_toml
-from judged_server.settings import SettingsError
+from judged_server.llm.config import STRICT, matching, read
+from judged_server.settings import SettingsError, content_of, read_toml
 from judged_server.tenant import Allowed, Tenant
 from judged_server.watched_files import WatchedFiles
 
@@ -118,15 +118,9 @@ def tokens_beside(tenants: Path) -> Path:
 
 
 def read_tokens(path: Path) -> TokenFile:
-    """Read a tokens file. Raises SettingsError, and FileNotFoundError if it does not exist."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise SettingsError(
-            f"tokens {path} can't be read: {error.strerror}; let the server's user read it"
-        ) from None
+    """Read a tokens file. Raises SettingsError."""
+    next_step = "judged-server tenants add makes it, and the server's user must be able to read it"
+    raw = content_of(path, "tokens", next_step=next_step)
     try:
         return _FILE.validate_json(raw)
     except ValidationError:
@@ -144,10 +138,7 @@ def changing(path: Path) -> Iterator[list[TokenFile]]:
     """
     try:
         with _locked(path.with_name(f".{path.name}.lock")):
-            try:
-                box = [read_tokens(path)]
-            except FileNotFoundError:
-                box = [TokenFile(secrets.token_hex(32))]
+            box = [read_tokens(path) if path.exists() else TokenFile(secrets.token_hex(32))]
             yield box
             now = datetime.now(UTC)
             live = [each for each in box[0].tokens if each.live(now)]
@@ -222,11 +213,8 @@ class _File:
 
 def read_tenants(path: Path, secret: str = "") -> Tenants:
     """Read a tenants file; cache keys are derived from `secret`. Raises SettingsError."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"tenants {path} can't be read: {error.strerror}") from None
-    return parse_tenants(read_toml(raw, str(path)), str(path), secret)
+    content = read_toml(content_of(path, "tenants"), str(path))
+    return parse_tenants(content, str(path), secret)
 
 
 def parse_tenants(content: object, source: str, secret: str = "") -> Tenants:
@@ -333,13 +321,7 @@ class FileDirectory(WatchedFiles[_Snapshot]):
 
 
 def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _Snapshot:
-    try:
-        tokens = read_tokens(tokens_path)
-    except FileNotFoundError:
-        raise SettingsError(
-            f"tokens {tokens_path}: there is no such file; run judged-server --tenants {path} "
-            "tenants add NAME"
-        ) from None
+    tokens = read_tokens(tokens_path)
     _refuse_shared(tokens, tokens_path)
     tenants = read_tenants(path, tokens.secret)
     named = tenants.by_name

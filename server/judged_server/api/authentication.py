@@ -29,7 +29,7 @@ import grpc
 
 from judged_server import errors
 from judged_server.api.requests import Context, Metadata
-from judged_server.settings import Settings, SettingsError
+from judged_server.settings import Settings, SettingsError, content_of
 from judged_server.telemetry import Logger
 from judged_server.tenants import FileDirectory, Identity
 from judged_server.watched_files import WatchedFiles
@@ -133,14 +133,9 @@ def _parsed(
 ) -> tuple[bytes, Any]:
     """Return the bytes of a setting's file, and what `parse` makes of them."""
     path: Path = getattr(settings, name)
+    content = content_of(path, name)
     try:
-        content = path.read_bytes()
         return content, parse(content)
-    except OSError as error:
-        raise SettingsError(
-            f"{name} {path}: can't be read: {error.strerror}; name a PEM file that the server may "
-            "read"
-        ) from None
     except (TypeError, ValueError):
         raise SettingsError(f"{name} {path}: {problem}") from None
 

@@ -16,8 +16,7 @@ from judged._files import replace_text
 from judged._views import aligned, plural
 
 from judged_server.domain import NANO
-from judged_server.llm.config import read_toml, text_of
-from judged_server.settings import Settings, SettingsError
+from judged_server.settings import Settings, SettingsError, content_of, read_toml, text_of
 from judged_server.tenants import (
     NAME,
     NAME_RULE,
@@ -104,7 +103,7 @@ def _add(path: Path, arguments: argparse.Namespace) -> None:
     # This also creates the file of tokens, and locks the file of tenants.
     with changing(tokens_beside(path)) as stored:
         known = read_tenants(path).by_name if path.exists() else {}
-        text = text_of(path.read_bytes(), str(path)) if path.exists() else ""
+        text = text_of(content_of(path, "tenants"), str(path)) if path.exists() else ""
         if name in known and stored[0].of(name, _now()):
             raise SettingsError(f"tenants: {name} is there and has a token; use tenants rotate")
         if name not in known:
@@ -162,12 +161,7 @@ def _revoke(path: Path, name: str, id_: str) -> None:
 
 
 def _list(path: Path) -> None:
-    try:
-        file = read_tokens(tokens_beside(path))
-    except FileNotFoundError:
-        raise SettingsError(
-            f"tenants: there is no {tokens_beside(path)}; judged-server tenants add makes it"
-        ) from None
+    file = read_tokens(tokens_beside(path))
     tenants = read_tenants(path, file.secret)
     for name, tenant in tenants.by_name.items():
         print(f"{name}, cache {tenant.cache_id}")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -31,7 +30,7 @@ from pydantic.dataclasses import dataclass as table
 
 from judged_server.errors import did_you_mean
 from judged_server.llm.chat import Prices
-from judged_server.settings import SettingsError
+from judged_server.settings import SettingsError, content_of, read_toml
 
 STRICT = pydantic.ConfigDict(strict=True, extra="forbid")
 """No type is converted: "5" is not a number, and true is not 1."""
@@ -107,38 +106,6 @@ def place_of(source: str, content: Any, loc: Iterable[str | int]) -> str:  # noq
 
 def _no_json(value: object) -> None:
     raise ValueError(f"it holds {type(value).__name__}s, which nothing here is; use quotes")
-
-
-def content_of(path: Path, setting: str, most_bytes: int) -> bytes:
-    """Return the bytes of an operator's file. Raises SettingsError."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(most_bytes + 1)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
-        why = getattr(error, "strerror", error)
-        raise SettingsError(
-            f"{setting} {path} can't be read: {why}; name a file that is there"
-        ) from None
-    if len(raw) > most_bytes:
-        raise SettingsError(f"{setting} {path} is larger than {most_bytes} bytes")
-    return raw
-
-
-def read_toml(raw: bytes, source: str) -> dict[str, Any]:
-    """Return the content of a TOML file; `source` names it in errors. Raises SettingsError."""
-    text = text_of(raw, source)
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # such as a number with too many digits
-        raise SettingsError(f"{source} is not TOML: {error}") from None
-
-
-def text_of(raw: bytes, source: str) -> str:
-    """Return a file's text without a byte order mark. Raises SettingsError."""
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise SettingsError(f"{source}: the file is not UTF-8; save it as that") from None
 
 
 Name = Annotated[

@@ -28,7 +28,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from judged_server.address import Address, AddressError
 from judged_server.http_server import Port, Shown, wrong_host
-from judged_server.settings import Settings, SettingsError
+from judged_server.settings import Settings, SettingsError, content_of
 from judged_server.watched_files import WatchedFiles
 
 _LONG = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
@@ -164,13 +164,7 @@ class Token(WatchedFiles[bytes]):
 
     @staticmethod
     def _load(file: Path) -> bytes:
-        try:
-            token = file.read_bytes().strip()
-        except OSError as error:
-            raise SettingsError(
-                f"metrics_token_file {file}: can't be read: {error.strerror}; name a file that the "
-                "server may read"
-            ) from None
+        token = content_of(file, "metrics_token_file").strip()
         if len(token) < _TOKEN_CHARACTERS or not token.isascii() or len(token.split()) > 1:
             raise SettingsError(
                 f"metrics_token_file {file}: must hold one token of {_TOKEN_CHARACTERS} characters "

@@ -76,7 +76,7 @@ def by_token(authority: Authority, token_file: Path) -> Iterator[ServerProcess]:
         ("0.0.0.0:0", "tls tenants", "can be reached from other machines"),
         ("unix:/tmp/x", "", "metrics_listen unix:/tmp/x: must be HOST:PORT"),
         ("nonsense", "", "metrics_listen: 'nonsense' is neither HOST:PORT"),
-        ("127.0.0.1:0", "no token", "none: can't be read"),
+        ("127.0.0.1:0", "no token", "none can't be read"),
         ("127.0.0.1:0", "bad token", "32 characters or more, in ASCII"),
         ("127.0.0.1:0", "bad authority", "metrics_client_ca: needs certificate and private_key"),
         ("127.0.0.1:0", "tls, bad authority", "is no PEM certificate"),

@@ -186,7 +186,7 @@ def wait_for_line(server: ServerProcess, event: str, problem: str = "") -> dict[
         (["--private-key", "x.pem"], "private_key: needs certificate too"),
         (["--client-ca", "x.pem"], "client_ca: needs certificate and private_key too"),
         (["--client-ca", "x", "--private-key", "y"], "private_key: needs certificate too"),
-        (["--certificate", "x.pem", "--private-key", "y"], "x.pem: can't be read: No such file"),
+        (["--certificate", "x.pem", "--private-key", "y"], "x.pem can't be read: No such file"),
     ],
 )
 def test_settings_that_do_not_go_together(given: list[str], said: str):

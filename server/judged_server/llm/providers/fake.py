@@ -32,11 +32,10 @@ from judged_server.llm.chat import (
     Reason,
     TokenUsage,
 )
-from judged_server.llm.config import STRICT, content_of, read
+from judged_server.llm.config import STRICT, read
 from judged_server.llm.transport.endpoint import Clock
-from judged_server.settings import SettingsError
+from judged_server.settings import SettingsError, content_of
 
-MAX_FILE_BYTES = 16 << 20
 LONGEST_DELAY_S = 3600
 
 _BLOCK = re.compile(r'<data-(\w+) name="(\w+)">\n(.*)\n</data-\1>')
@@ -156,7 +155,7 @@ def texts_of(prompt: str) -> list[tuple[str, str]]:
 
 def read_script(path: Path) -> Script:
     """Return the lines of a file. Raises SettingsError, which names the file and the line."""
-    content = content_of(path, "replies", MAX_FILE_BYTES)
+    content = content_of(path, "replies")
     lines = tuple(
         _line(raw, f"{path}: line {at}")
         for at, raw in enumerate(content.splitlines(), 1)

@@ -26,8 +26,8 @@ from pydantic.dataclasses import dataclass as table
 
 from judged_server.domain import TIE_TOLERANCE
 from judged_server.llm.chat import ReplySchema
-from judged_server.llm.config import STRICT, content_of, matching, read, read_toml
-from judged_server.settings import SettingsError
+from judged_server.llm.config import STRICT, matching, read
+from judged_server.settings import SettingsError, content_of, read_toml
 
 Form = Literal["verdict", "score", "grade", "dimensions", "claims", "extraction", "verification"]
 """The form of a reply: yes or no; a score; one word of a scale; a score per dimension. A rubric of
