@@ -467,7 +467,7 @@ def _budgets(settings: Settings, models: ChatModels | None) -> tuple[Ledger | No
 
         ledger = PostgresLedger(settings.store)
     else:
-        ledger = FileLedger(budget.file or default_ledger(os.environ))
+        ledger = FileLedger(budget.file or default_ledger())
     return ledger, Budgets(currency, budget.per_request, budget.per_day, ledger)
 
 
@@ -489,7 +489,7 @@ def _kept(where: str, folder: Path | None, kind: Kind, most: int) -> KeptRows | 
     """Return a file of rows if they are kept on disk, else None, which needs no home folder."""
     if where != "disk":
         return None
-    return KeptRows(folder or cache_folder(os.environ, kind.what), kind, most)
+    return KeptRows(folder or cache_folder(kind.what), kind, most)
 
 
 def _otlp_export(settings: Settings) -> OtlpExport | None:

@@ -216,9 +216,8 @@ def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:
         toml = Path(named)
     where = f"settings file {toml}"
     in_file = {} if toml is None else read_toml(content_of(toml, "settings file"), where)
-    environ = {name.upper(): value for name, value in os.environ.items()}
     names = {PREFIX + name.upper(): name for name in Settings.model_fields}
-    in_variables = {names[each]: environ[each] for each in names.keys() & environ.keys()}
+    in_variables = {names[each]: os.environ[each] for each in names.keys() & os.environ.keys()}
     try:
         return Settings.model_validate({**in_file, **in_variables, **flags})
     except ValidationError as error:
@@ -279,24 +278,24 @@ def variables() -> set[str]:
     return {f"{PREFIX}{name.upper()}" for name in ("config", *Settings.model_fields)}
 
 
-def cache_folder(environ: Mapping[str, str], name: str) -> Path:
+def cache_folder(name: str) -> Path:
     """Return judged/NAME in the user's cache folder: XDG_CACHE_HOME, or ~/.cache.
 
     Raises SettingsError without a home folder, as for a user id without an account.
     """
-    return _users_folder(environ, "XDG_CACHE_HOME", ".cache") / "judged" / name
+    return _users_folder("XDG_CACHE_HOME", ".cache") / "judged" / name
 
 
-def state_folder(environ: Mapping[str, str]) -> Path:
+def state_folder() -> Path:
     """Return judged in the user's state folder: XDG_STATE_HOME, or ~/.local/state.
 
     Raises SettingsError as `cache_folder` does.
     """
-    return _users_folder(environ, "XDG_STATE_HOME", ".local/state") / "judged"
+    return _users_folder("XDG_STATE_HOME", ".local/state") / "judged"
 
 
-def _users_folder(environ: Mapping[str, str], variable: str, in_home: str) -> Path:
-    named = environ.get(variable, "")
+def _users_folder(variable: str, in_home: str) -> Path:
+    named = os.environ.get(variable, "")
     if named.startswith("/"):  # the XDG specification says to ignore relative paths
         return Path(named)
     try:

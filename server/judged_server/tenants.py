@@ -21,7 +21,6 @@ import hmac
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -40,8 +39,6 @@ from judged_server.watched_files import WatchedFiles
 
 PREFIX = "judged_"
 """Prefix of every token, so that secret scanners find published ones."""
-LOCKED_S = 10.0
-"""How long a command waits for another that is changing the file."""
 
 
 _Hash = Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
@@ -73,6 +70,11 @@ class TokenFile:
     secret: _Hash = field(repr=False)
     tokens: tuple[StoredToken, ...] = ()
     version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a token that is there twice, so does not identify its caller."""
+        if len({each.sha256 for each in self.tokens}) < len(self.tokens):
+            raise ValueError("a token is there twice")
 
     def of(self, tenant: str, now: datetime) -> list[StoredToken]:
         """Return the valid tokens of a tenant, oldest first."""
@@ -134,7 +136,7 @@ def read_tokens(path: Path) -> TokenFile:
 def changing(path: Path) -> Iterator[list[TokenFile]]:
     """Lock the file, yield a list with its content, and write the list's first item back.
 
-    Expired tokens are dropped. Other writers wait for at most `LOCKED_S`. Raises SettingsError.
+    Expired tokens are dropped. Other writers wait. Raises SettingsError.
     """
     try:
         with _locked(path.with_name(f".{path.name}.lock")):
@@ -156,18 +158,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         with suppress(PermissionError):  # owned by another user, but writable for this one
             os.fchmod(handle, 0o600)
-        gives_up = time.monotonic() + LOCKED_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > gives_up:
-                    raise SettingsError(
-                        f"tokens: another process has held {path} for {LOCKED_S:g} s; end it, or "
-                        "try again"
-                    ) from None
-                time.sleep(0.05)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
@@ -322,7 +313,6 @@ class FileDirectory(WatchedFiles[_Snapshot]):
 
 def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _Snapshot:
     tokens = read_tokens(tokens_path)
-    _refuse_shared(tokens, tokens_path)
     tenants = read_tenants(path, tokens.secret)
     named = tenants.by_name
     for tenant in named.values():
@@ -336,15 +326,3 @@ def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _
         },
         {uri: Identity(named[name], uri=uri) for uri, name in tenants.by_uri.items()},
     )
-
-
-def _refuse_shared(tokens: TokenFile, path: Path) -> None:
-    """Raise SettingsError for a token of two tenants, which does not identify its caller."""
-    owners: dict[str, str] = {}
-    for each in tokens.tokens:
-        other = owners.setdefault(each.sha256, each.tenant)
-        if other != each.tenant:
-            raise SettingsError(
-                f"tokens {path}: {other} and {each.tenant} have the same token; run tenants revoke "
-                "and tenants rotate for one of them"
-            )

@@ -6,7 +6,6 @@ They are in a file (`store.kept_rows`), or in the store that servers share (`sto
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from judged._views import plural
@@ -40,7 +39,7 @@ def manage_cache(arguments: argparse.Namespace, settings: Settings) -> int:
 
         replies, payload_bytes = stored_replies(settings.store, purge=purges)
     else:
-        folder = settings.llm_cache_dir or cache_folder(os.environ, "replies")
+        folder = settings.llm_cache_dir or cache_folder("replies")
         where = str(folder)
         if not (folder / REPLIES.name).is_file():
             print(f"no replies are stored in {folder}")

@@ -20,7 +20,6 @@ from judged_server.settings import Settings, SettingsError, content_of, read_tom
 from judged_server.tenants import (
     NAME,
     NAME_RULE,
-    StoredToken,
     changing,
     parse_tenants,
     read_tenants,
@@ -89,7 +88,8 @@ def manage_tenants(arguments: argparse.Namespace, settings: Settings) -> int:
     elif arguments.action == "revoke":
         _revoke(path, arguments.name, arguments.token)
     elif arguments.action == "rotate":
-        _need(path, arguments.name)
+        if arguments.name not in read_tenants(path).by_name:
+            raise SettingsError(f"tenants: {path} has no {arguments.name[:80]!r}; use tenants add")
         _new_token(path, arguments)
     else:
         _add(path, arguments)
@@ -166,7 +166,8 @@ def _list(path: Path) -> None:
     for name, tenant in tenants.by_name.items():
         print(f"{name}, cache {tenant.cache_id}")
         for token in file.of(name, _now()):
-            print(f"  token {_shown(token)}")
+            ends = "" if token.ends is None else f", ends {_time(token.ends)}"
+            print(f"  token {token.id}  made {_time(token.created)}{ends}")
     for name in sorted({each.tenant for each in file.tokens} - tenants.by_name.keys()):
         print(f"{name}  is not in {path}: its tokens count for nothing")
     if not tenants.by_name:
@@ -190,7 +191,7 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
 
         rows = used_since(settings.store, since)
     else:
-        path = read_configuration(settings.llm_config).budget.file or default_ledger(os.environ)
+        path = read_configuration(settings.llm_config).budget.file or default_ledger()
         if not path.exists():
             raise SettingsError(f"tenants usage: there is no {path} yet: nothing was asked")
         ledger = FileLedger(path)
@@ -206,16 +207,6 @@ def _usage(arguments: argparse.Namespace, settings: Settings) -> None:
         csv.writer(sys.stdout, lineterminator="\n").writerows([heads, *safe])
         return
     print(*aligned([heads, *cells], range(len(heads))), sep="\n")
-
-
-def _shown(token: StoredToken) -> str:
-    ends = "" if token.ends is None else f", ends {_time(token.ends)}"
-    return f"{token.id}  made {_time(token.created)}{ends}"
-
-
-def _need(path: Path, name: str) -> None:
-    if name not in read_tenants(path).by_name:
-        raise SettingsError(f"tenants: {path} has no {name[:80]!r}; use tenants add")
 
 
 def _time(at: datetime) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from datetime import datetime, timedelta
@@ -58,9 +58,9 @@ class Period(Enum):
         return time.strftime(self.value)
 
 
-def default_ledger(environ: Mapping[str, str]) -> Path:
+def default_ledger() -> Path:
     """Return the default path of the ledger's file: in the user's state folder."""
-    return state_folder(environ) / "spending.sqlite"
+    return state_folder() / "spending.sqlite"
 
 
 class BudgetAccount:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -194,7 +193,7 @@ class ModelStore:
     """The models in a folder, which may not exist; by default judged/models in the user's cache."""
 
     def __init__(self, root: Path | None = None) -> None:
-        self.root = root or cache_folder(os.environ, "models")
+        self.root = root or cache_folder("models")
 
     def list(self) -> dict[str, Manifest | ModelDamaged]:
         """Return the manifest of each stored model, or its error, by name. Reads no other files."""

@@ -49,7 +49,7 @@ def test_a_token_of_two_tenants_is_refused(path: Path):
     held = json.loads(tokens.read_text())
     [token] = held["tokens"]
     tokens.write_text(json.dumps(held | {"tokens": [token, token | {"tenant": "b"}]}))
-    with pytest.raises(SettingsError, match="a and b have the same token; run tenants revoke"):
+    with pytest.raises(SettingsError, match="restore it, or remove it and make new tokens"):
         FileDirectory(path)
 
 
