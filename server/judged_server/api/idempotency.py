@@ -8,8 +8,8 @@ that gave up.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import pickle
 import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from google.protobuf.message import Message
 from judged.values.scores import AnswerScore
 
-from judged_server.api.convert.judging import write_score, write_verdicts
 from judged_server.api.requests import Call
 from judged_server.domain import Verdicts, need
 from judged_server.judges.base import Caller
@@ -92,7 +91,7 @@ class IdempotentCalls:
 
     def __post_init__(self) -> None:
         """Begin with no call in flight."""
-        self._calls: SingleFlight[_Work, Any] = SingleFlight(self._grace)
+        self._calls: SingleFlight[_Work, Any] = SingleFlight(self.grace_s)
 
     async def once(
         self,
@@ -144,20 +143,8 @@ class IdempotentCalls:
         """Cancel all calls in flight."""
         await self._calls.close()
 
-    def _grace(self, work: _Work) -> float:
-        """Return how long work goes on without callers: the grace, or less by its deadline."""
-        deadline = work.caller.deadline
-        left = self.grace_s if deadline is None else deadline - asyncio.get_running_loop().time()
-        return min(self.grace_s, left)
-
     def _keep(self, key: str, digest: bytes, answer: bytes | Verdicts | AnswerScore) -> None:
-        size = ENTRY_BYTES
-        if isinstance(answer, bytes):
-            size += len(answer)
-        elif isinstance(answer, Verdicts):
-            size += write_verdicts(answer).ByteSize()
-        else:
-            size += write_score(answer).ByteSize()
+        size = ENTRY_BYTES + len(pickle.dumps(answer))
         if size > self.most_bytes:
             return  # it would evict all the others and still not fit
         self._kept[key] = _Kept(digest, answer, size, self.clock() + KEPT_S)

@@ -67,12 +67,6 @@ class Health:
         await self._refuse_unknown(request, call)
         return pb.HealthCheckResponse(status=self._status)
 
-    async def List(self, _: pb.HealthListRequest, __: Call) -> pb.HealthListResponse:
-        """Return the status of all services."""
-        return pb.HealthListResponse(
-            statuses={name: pb.HealthCheckResponse(status=self._status) for name in self._services}
-        )
-
     async def Watch(
         self, request: pb.HealthCheckRequest, call: Call
     ) -> AsyncIterator[pb.HealthCheckResponse]:

@@ -408,7 +408,7 @@ class SingleFlight(Generic[About, Result]):
     Work goes on for `grace_s` seconds after its last caller has left.
     """
 
-    grace_s: Callable[[About], float] = lambda _: 0.0
+    grace_s: float = 0.0
     _flights: dict[str | bytes, Flight[About, Result]] = field(default_factory=dict)
 
     def find(self, key: str | bytes) -> Flight[About, Result] | None:
@@ -442,10 +442,9 @@ class SingleFlight(Generic[About, Result]):
         finally:
             flight.callers -= 1
             if not flight.callers and not flight.task.done():
-                grace_s = self.grace_s(flight.about)
-                if grace_s > 0:
+                if self.grace_s:
                     loop = asyncio.get_running_loop()
-                    flight.ending = loop.call_later(grace_s, self._end, flight)
+                    flight.ending = loop.call_later(self.grace_s, self._end, flight)
                 else:
                     self._end(flight)
                     # Wait for the work to end, so that it does not outlive its last caller.

@@ -99,6 +99,10 @@ class Part:
 
 _SHARED = ("query_id", "query", "expected", "relevant_document_ids", "negatives", "grades")
 """The fields that must be equal in all parts of a group."""
+_CONTINUED = (
+    "does not continue the group before: parts of a group have the same query and expected texts, "
+    "all or none of them document_ids and embeddings, and no spans"
+)
 
 
 @dataclass
@@ -150,15 +154,13 @@ class DistinctGroups:
         last = self._last
         if last is None:
             raise errors.InvalidField("chunk.continues", "is set, and there is no group before")
-        need(group.spans is None, f"{path}.spans", "a group of spans must be sent whole")
-        for name in _SHARED:
-            alike = getattr(group, name) == getattr(last, name)
-            need(alike, f"{path}.{name}", "must be as in the group that it continues")
+        alike = {name: getattr(group, name) == getattr(last, name) for name in _SHARED}
         retrieve = group.n_retrieved and last.n_retrieved
         for name in ("document_ids", "embeddings"):
-            alike = bool(getattr(group, name)) == bool(getattr(last, name))
-            rule = "must be there in all parts of a group, or in none"
-            need(alike or not retrieve, f"{path}.{name}", rule)
+            alike[name] = not retrieve or bool(getattr(group, name)) == bool(getattr(last, name))
+        alike["spans"] = group.spans is None
+        for name, fits in alike.items():
+            need(fits, f"{path}.{name}", _CONTINUED)
 
     def _kept(self, group: Group, path: str) -> list[int] | None:
         """Return the places of a group's results to keep, None to keep all.

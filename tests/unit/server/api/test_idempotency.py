@@ -144,13 +144,6 @@ class TestLeaving:
         await once(calls, request(), a_call(), caller(), work)
         assert work.done == 1
 
-    async def test_there_is_no_grace_after_the_time_of_the_call(self):
-        calls, work = IdempotentCalls(1 << 20, grace_s=60.0), Work()
-        task = asyncio.create_task(once(calls, request(), a_call(), caller(-1.0), work))
-        await work.begun.wait()
-        await leave(task)
-        await until(lambda: work.cancelled == 1)
-
     async def test_the_end_of_the_server_waits_for_no_grace(self):
         calls, work = IdempotentCalls(1 << 20, grace_s=600.0), Work()
         task = asyncio.create_task(once(calls, request(), a_call(), caller(), work))

@@ -118,7 +118,7 @@ async def test_closing_ends_work_that_has_not_taken_its_first_step():
 
 
 async def test_work_goes_on_alone_for_its_grace_and_is_found_again():
-    flights, question = SingleFlight[float, str](grace_s=lambda about: about), Question()
+    flights, question = SingleFlight[float, str](grace_s=60.0), Question()
     first = asyncio.create_task(flights.wait(flights.begin(KEY, 60.0, question.ask)))
     await turns()
     first.cancel()
