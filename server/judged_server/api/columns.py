@@ -73,6 +73,7 @@ COLUMNS: Mapping[type[Message], Mapping[str, Column]] = {
         "columns": Column("metrics"),
         "inclusion_probabilities": Column("query_ids", "(0, 1]", optional=True),
     },
+    metrics_pb2.TopicColumns: {"query_ids": _NAMES, "n_documents": Column("query_ids")},
     metrics_pb2.ValueColumn: {
         "values": Column("query_ids", "[-1e100, 1e100]", "must be finite, within +-1e100")
     },

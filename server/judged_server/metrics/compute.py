@@ -12,7 +12,7 @@ expected or because missing verdicts could change them, are not corrected either
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import accumulate
@@ -39,7 +39,7 @@ from judged_server.errors import InvalidField, full_name, full_names
 from judged_server.metrics.input.id_fit import add_fits
 from judged_server.metrics.input.rankings import Qrels, Rankings, Topics, rank_gains, rank_run
 from judged_server.metrics.matching import JudgedResults, graded, match, unsettled
-from judged_server.metrics.measures import FAMILIES, Measure
+from judged_server.metrics.measures import FAMILIES, Measure, Metric
 from judged_server.scheduling.fairness import checkpoint
 from judged_server.statistics.intervals import check_work, mean, mean_intervals
 from judged_server.statistics.prediction_powered import correct_mean
@@ -192,19 +192,29 @@ _MODE = "MatchingMode"
 """The contract's name of the enum of matching modes."""
 
 
+def refuse_metrics(measures: Sequence[Measure], why: Callable[[Metric], str]) -> None:
+    """Raise InvalidField at `metrics[i]` for the first metric that `why` returns a rule for."""
+    for i, metric in enumerate(measure.metric for measure in measures):
+        rule = why(metric)
+        need(not rule, f"metrics[{i}]", f"{metric.name} {rule}")
+
+
 def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
     """Raise InvalidField at `metrics[i]` for a metric of a family, whose judge does not run here.
 
     `relevance` is the source of relevance instead: verdicts, qrels or gains.
     """
-    for i, metric in enumerate(measure.metric for measure in measures):
-        if metric.family:
-            rule = f"{metric.name} is judged on the way, not taken from {relevance}"
-            instead = f"use Evaluate, or ask for {metric.name.removesuffix(f'_{metric.family}')}"
-            if relevance == "verdicts":
-                mode, kind = full_name(Matching.ANY, _MODE), FAMILIES[metric.family].kind
-                instead += f" with matching {mode} over verdicts of the judge {kind}"
-            raise InvalidField(f"metrics[{i}]", f"{rule}; {instead}")
+
+    def why(metric: Metric) -> str:
+        if not metric.family:
+            return ""
+        instead = f"use Evaluate, or ask for {metric.name.removesuffix(f'_{metric.family}')}"
+        if relevance == "verdicts":
+            mode, kind = full_name(Matching.ANY, _MODE), FAMILIES[metric.family].kind
+            instead += f" with matching {mode} over verdicts of the judge {kind}"
+        return f"is judged on the way, not taken from {relevance}; {instead}"
+
+    refuse_metrics(measures, why)
 
 
 def check_modes(
@@ -221,15 +231,17 @@ def check_modes(
     """
     if not families:
         _refuse_families(measures, "verdicts")
-    for i, measure in enumerate(measures):
-        if by_id and measure.metric.pooled and mode is not Matching.ANY:
-            continue
-        if mode not in measure.metric.modes and not measure.metric.family:
-            defined = full_names(measure.metric.modes, _MODE)
-            rule = f"is not defined for matching {full_name(mode, _MODE)}; use {defined}"
-            if not defined:
-                rule = "is not defined for verdicts; it needs qrels or gains"
-            raise InvalidField(f"metrics[{i}]", f"{measure.metric.name} {rule}")
+
+    def why(metric: Metric) -> str:
+        of_pool = by_id and metric.pooled and mode is not Matching.ANY
+        if mode in metric.modes or metric.family or of_pool:
+            return ""
+        if not metric.modes:
+            return "is not defined for verdicts; it needs qrels or gains"
+        defined = full_names(metric.modes, _MODE)
+        return f"is not defined for matching {full_name(mode, _MODE)}; use {defined}"
+
+    refuse_metrics(measures, why)
 
 
 _WITHOUT_TOTAL = frozenset(
@@ -243,14 +255,13 @@ def check_open_ended(measures: Sequence[Measure], max_grade: int) -> None:
     Without expected texts the number is unknown. ndcg is defined if the judge gives grades: it
     compares the order with the best order of the same results.
     """
-    for i, metric in enumerate(measure.metric for measure in measures):
-        known = metric.name in _WITHOUT_TOTAL or (metric.name == "ndcg" and max_grade > 0)
-        rule = (
-            f"{metric.name} needs to know how much there is to find, and a query has no expected "
-            "text; ask for precision, hit_rate, mrr, or ndcg by a judge that grades, or give "
-            "each query what is expected"
-        )
-        need(known or metric.family != "", f"metrics[{i}]", rule)
+    rule = (
+        "needs to know how much there is to find, and a query has no expected text; ask for "
+        "precision, hit_rate, mrr, or ndcg by a judge that grades, or give each query what is "
+        "expected"
+    )
+    defined = _WITHOUT_TOTAL | ({"ndcg"} if max_grade else set())
+    refuse_metrics(measures, lambda m: "" if m.family or m.name in defined else rule)
 
 
 def compute_judged(

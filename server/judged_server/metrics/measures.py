@@ -36,6 +36,7 @@ from judged_server.domain import (
     Parameter,
     ParameterScalar,
     check_limit,
+    check_unique,
     need,
 )
 from judged_server.errors import InvalidField, did_you_mean
@@ -597,15 +598,13 @@ def parse_names(
     """
     need(len(names) > 0, "metrics", f"must name at least one {what}")
     check_limit(len(names), MAX_METRICS, "metrics", "metrics")
-    places: dict[str, int] = {}
     found = []
     for i, name in enumerate(names):
         try:
             found.append(parse(name))
         except MetricNameError as error:
             raise InvalidField(f"metrics[{i}]", str(error)) from None
-        first = places.setdefault(str(found[i]), i)
-        need(first == i, f"metrics[{i}]", f"is {found[i]} again, as in metrics[{first}]")
+    check_unique([str(one) for one in found], "metrics[{}]")
     return tuple(found)
 
 

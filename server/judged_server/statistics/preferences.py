@@ -17,7 +17,7 @@ import numpy as np
 from judged.values.agreement import PositionBias, RankedSystem, SystemRanking
 from judged.values.choices import Estimate, Interval, IntervalOptions
 
-from judged_server.domain import FloatArray, IntArray, need
+from judged_server.domain import FloatArray, IntArray, check_limit
 from judged_server.statistics.intervals import check_draws, resample_counts, special
 
 PRIOR_SD = 3.0
@@ -57,8 +57,8 @@ class Comparisons:
 def check_work(data: Comparisons, options: IntervalOptions, field: str) -> None:
     """Raise InvalidField if the intervals would take too long, or the counts too much memory."""
     pairs = data.n_systems * (data.n_systems - 1) // 2
-    rule = f"has {data.n_queries} queries of {data.n_systems} systems; compare fewer at once"
-    need(data.n_queries * pairs <= MAX_CELLS, "query_ids", rule)
+    cells = data.n_queries * pairs
+    check_limit(cells, MAX_CELLS, "queries times pairs of systems", "query_ids")
     work = 3 * pairs * data.n_queries + _USUAL_STEPS * pairs * data.n_systems**2
     most = int(MAX_WORK // work)
     asked = f"for {data.n_queries} queries of {data.n_systems} systems"

@@ -56,6 +56,7 @@ from judged_server.metrics.compute import (
     compute_trec,
     correct,
     merge_values,
+    refuse_metrics,
     values_of_labels,
     with_intervals_and_slices,
 )
@@ -63,7 +64,7 @@ from judged_server.metrics.input.id_fit import IdSample, fit_warning
 from judged_server.metrics.input.judged_ids import JudgedIds
 from judged_server.metrics.input.rankings import Qrels, Topics, refuse_first
 from judged_server.metrics.matching import JudgedResults, grades_of
-from judged_server.metrics.measures import FAMILIES, Measure, parse_metrics
+from judged_server.metrics.measures import FAMILIES, Measure, Metric, parse_metrics
 from judged_server.settings import Limits
 from judged_server.usecases.evaluate import Evaluation, results_of
 
@@ -229,11 +230,7 @@ class Rankings:
 
     def _embedded(self, message: pb.EmbeddedRankings) -> Measured:
         """Measure vectors by their cosine, as the judge `semantic` does, without a model."""
-        for i, measure in enumerate(self.measures):
-            name, family = measure.metric.name, measure.metric.family
-            other = name.removesuffix(family) + _SIMILARITY.name
-            rule = f"compares texts, and here are vectors; use Evaluate, or ask for {other}"
-            need(family in {"", _SIMILARITY.name}, f"metrics[{i}]", f"{name} {rule}")
+        refuse_metrics(self.measures, _not_of_vectors)
         check_modes(self.measures, self.options.matching, families=True)
         min_score = message.min_score if message.HasField("min_score") else _SIMILARITY.min_score
         field = "embedded.rankings"
@@ -254,6 +251,14 @@ class Rankings:
             judgings += [Judging(own, results, options)] if own else []
         table = compute_merged(judgings, self.measures, field=field + "[{}].embeddings.expected")
         return Measured(table, query_ids, counts_of(verdicts))
+
+
+def _not_of_vectors(metric: Metric) -> str:
+    """Return why a metric can't be computed from vectors, "" if it can."""
+    if metric.family in {"", _SIMILARITY.name}:
+        return ""
+    other = metric.name.removesuffix(metric.family) + _SIMILARITY.name
+    return f"compares texts, and here are vectors; use Evaluate, or ask for {other}"
 
 
 def _query_ids(rankings: Any, field: str) -> list[str]:  # noqa: ANN401 - of any kind
@@ -341,6 +346,7 @@ def read_topics(message: Any, path: str, rows: str) -> Topics:  # noqa: ANN401 -
     if given:
         check_unset(message, {columns: f"must be left unset where {rows} is given"}, path[:-1])
     packed = getattr(message, columns)
+    read_columns(packed, of_columns)
     n = len(packed.values)
     rule = f"has {n} bytes; a number takes {_DOUBLE_BYTES}"
     need(n % _DOUBLE_BYTES == 0, f"{of_columns}.values", rule)

@@ -386,7 +386,6 @@ class Topics:
         latter for columns that do not fit together.
         """
         field, path = paths
-        need_length(counts, len(query_ids), f"{path}.n_documents", "topics")
         offsets, n = offsets_of(counts), int(counts.sum())
         text = f"{document_ids}\n".encode() if n or document_ids else b""
         line_feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)

@@ -19,8 +19,8 @@ class TestExplain:
 
 class TestRules:
     def test_speak_of_what_was_typed(self):
-        again = invalid("metrics[1]", "is ap again, as in metrics[0]")
+        again = invalid("metrics[1]", "is that of metrics[0] again")
         assert (
             explain(again, of_metrics(["ap", "ap()"]))
-            == "--metric ap(): is ap again, as in metrics[0]"
+            == "--metric ap(): is that of metrics[0] again"
         )
