@@ -58,17 +58,14 @@ class Tls:
 
     def __post_init__(self) -> None:
         if self.name is not None and not _NAME.fullmatch(self.name):
-            raise errors.InvalidArgument.of_field(
-                "credentials", "Tls(name=...) is a name of a certificate, without a port"
-            )
-        if self.proxy is not None and not _PROXY.fullmatch(self.proxy):
-            raise errors.InvalidArgument.of_field(
-                "credentials", "Tls(proxy=...) is written as http://HOST:PORT"
-            )
-        if (self.certificate is None) != (self.key is None):
-            raise errors.InvalidArgument.of_field(
-                "credentials", "Tls(certificate=..., key=...) go together; give both, or neither"
-            )
+            rule = "Tls(name=...) is a name of a certificate, without a port"
+        elif self.proxy is not None and not _PROXY.fullmatch(self.proxy):
+            rule = "Tls(proxy=...) is written as http://HOST:PORT"
+        elif (self.certificate is None) != (self.key is None):
+            rule = "Tls(certificate=..., key=...) go together; give both, or neither"
+        else:
+            return
+        raise errors.InvalidArgument.of_field("credentials", rule)
 
 
 Credentials = Token | Tls

@@ -185,10 +185,11 @@ class LabelCommand(ResultCommand):
 
 
 def _on_screen(drawn: Sequence[Item], labels: LabelFile, chances: Mapping[str, float]) -> None:
-    if find_spec("textual") is None:
-        raise Problem("the screen needs textual: pip install 'judged[label]'")
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Problem("the screen needs a terminal; --summary does not")
+    lacks = None if find_spec("textual") else "textual: pip install 'judged[label]'"
+    if lacks is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        lacks = "a terminal; --summary does not"
+    if lacks is not None:
+        raise Problem(f"the screen needs {lacks}")
     from judged.cli.label_screen import LabelScreen  # noqa: PLC0415 - of an extra
 
     LabelScreen(drawn, labels, chances.__getitem__).run()
