@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import lru_cache
@@ -63,6 +63,13 @@ def check_unique(names: Sequence[str], field: str) -> None:
         first = places.setdefault(name, i)
         if first != i:
             raise InvalidField(field.format(i), f"is that of {field.format(first)} again")
+
+
+def check_ids(ids: Sequence[str], known: Container[str], field: str) -> None:
+    """Raise InvalidField at `field.format(i)` for the first id that is repeated or unknown."""
+    check_unique(ids, field)
+    for i, name in enumerate(ids):
+        need(name in known, field.format(i), "is the id of no query that counts here; leave it out")
 
 
 def check_known(given: Iterable[str], known: Iterable[str], field: str, rule: str) -> None:

@@ -221,7 +221,12 @@ def _some(what: str) -> Rule:
     return lambda part, _: len(part) > 0, f"must hold at least one {what}"
 
 
+def _weigh(part: Mapping[str, float], _: object) -> bool:
+    return not part or (all(0 <= each < inf for each in part.values()) and any(part.values()))
+
+
 SHARE = "[0, 1]"
+_SET: Rule = (lambda part, _: part != "", "must be set")
 _COUNT = f"[1, {MAX_INT32}]"
 _OF_BINS: Rule = (_shares, "must be numbers from 0 to 1, one more than edges")
 
@@ -235,8 +240,12 @@ RULES: Mapping[type, Mapping[str, Rule | str]] = {
         ),
     },
     PanelMember: {"weight": f"[{LIGHTEST}, {HEAVIEST}]"},
-    Rubric: {"min_score": SHARE},
-    AnswerItem: {"confidence": SHARE, "item_id": (lambda part, _: part != "", "must be set")},
+    Rubric: {
+        "rubric": _SET,
+        "min_score": SHARE,
+        "weights": (_weigh, "must be finite numbers, 0 or more, and not 0 for every dimension"),
+    },
+    AnswerItem: {"confidence": SHARE, "item_id": _SET},
     TextItem: {"references": (lambda part, _: bool(part), "must hold a text; it may be empty")},
     Calibrator: {
         "slope": "(0, inf)",

@@ -104,13 +104,6 @@ class Chunks:
     contexts_done: int = 0
     chunk_ids: set[int] = field(default_factory=set)
 
-    async def start(self, requests: AsyncIterator[Received]) -> Any:  # noqa: ANN401 - either start
-        """Return the start of a stream. Raises InvalidField if the first message is not a start."""
-        first = await anext(requests, None)
-        if first is None or not first.message.HasField("start"):
-            raise errors.InvalidField("message", "the first message of a stream must be a start")
-        return first.message.start
-
     def shared_as(self, start: Any, field: str) -> None:  # noqa: ANN401 - either start
         """Share verdicts with retries of the stream under its request_id, if models give them."""
         asks_models = self.catalog.asks_models(start.judge.kind)
@@ -151,9 +144,7 @@ class Chunks:
 
         async def begun() -> AsyncIterator[Begun[Answer]]:
             async for request in requests:
-                is_chunk = request.message.WhichOneof("message") == "chunk"
-                need(is_chunk, "message", "every message after the start must be a chunk")
-                chunk = request.message.chunk
+                chunk = _part(request, "chunk")
                 rule = f"{chunk.chunk_id} was sent before on this stream"
                 need(chunk.chunk_id not in self.chunk_ids, "chunk.chunk_id", rule)
                 self.chunk_ids.add(chunk.chunk_id)
@@ -164,11 +155,19 @@ class Chunks:
         return work_in_window(begun(), self.settings.max_chunks_in_flight)
 
 
+def _part(request: Received | None, name: str) -> Any:  # noqa: ANN401 - a start or a chunk
+    """Return a stream's start or its next chunk. Raises InvalidField for another message."""
+    if request is None or not request.message.HasField(name):
+        rule = "the first message of a stream must be a start, every other one a chunk"
+        raise errors.InvalidField("message", rule)
+    return getattr(request.message, name)
+
+
 async def judge_stream(
     chunks: Chunks, requests: AsyncIterator[Received]
 ) -> AsyncIterator[pb.StreamJudgeResponse]:
     """Yield the answer to the start, then to each chunk when it is done."""
-    start: pb.StreamJudgeStart = await chunks.start(requests)
+    start: pb.StreamJudgeStart = _part(await anext(requests, None), "start")
     settings, call, details = chunks.settings, chunks.call, start.include_details
     judge = chunks.catalog.choose(read(JudgeSpec, start.judge, "start.judge"), field="start.judge")
     caller = call.caller(start.asking, "start.asking", wants_details=details)
@@ -217,7 +216,7 @@ async def evaluate_stream(
     chunks: Chunks, requests: AsyncIterator[Received]
 ) -> AsyncIterator[pb.StreamEvaluateResponse]:
     """Yield the answer to each chunk when it is judged, then the metrics of all."""
-    start: pb.StreamEvaluateStart = await chunks.start(requests)
+    start: pb.StreamEvaluateStart = _part(await anext(requests, None), "start")
     options = read_options(start.options, "groups")
     details = start.include_details and start.include_verdicts
     caller = chunks.call.caller(start.asking, wants_details=details)

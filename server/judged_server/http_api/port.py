@@ -39,7 +39,7 @@ from judged_server.address import share_socket
 from judged_server.api.listeners import CONTRACT, Listener
 from judged_server.api.requests import REQUEST_ID, Reader, callers_id
 from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
-from judged_server.domain import check_limit
+from judged_server.domain import check_limit, need
 from judged_server.http_server import Port, is_this_machine, wrong_host
 from judged_server.scheduling.concurrency import run_by_size
 from judged_server.settings import Settings
@@ -167,21 +167,21 @@ def _fields(kind: Descriptor, given: Any, place: str) -> dict[str, Any]:  # noqa
         of = field.message_type
         if not field.is_repeated:
             found[field.name] = _value(field, value, at)
-        elif of is not None and of.GetOptions().map_entry:
-            if not isinstance(value, dict):
-                raise errors.InvalidField(at, "must be a JSON object")
-            keys, values = of.fields
+            continue
+        pair = of.fields if of is not None and of.GetOptions().map_entry else ()
+        fits = isinstance(value, dict if pair else list)
+        need(fits, at, f"must be a JSON {'object' if pair else 'array'}")
+        if pair:
+            keys, values = pair
             places = {key: f'{at}["{key[:80]}"]' for key in value}
             found[field.name] = {
                 _value(keys, key, places[key]): _value(values, item, places[key])
                 for key, item in value.items()
             }
-        elif isinstance(value, list):
+        else:
             found[field.name] = [
                 _value(field, item, f"{at}[{index}]") for index, item in enumerate(value)
             ]
-        else:
-            raise errors.InvalidField(at, "must be a JSON array")
     return found
 
 

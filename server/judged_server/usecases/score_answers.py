@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import (
@@ -94,22 +93,20 @@ class Scoring:
         Raises InvalidField, UnknownRubric and ModelNotConfigured.
         """
         check_unique([spec.rubric.partition("@")[0] for spec in specs], field + "[{}].rubric")
-        keys = [repr(spec) for spec in specs]  # repr keeps the types of parameters: true is not 1
-        if all(key in self._built for key in keys):
-            return [self._built[key] for key in keys]
-        # Validate all before building one, which needs a model: field errors come first.
-        builders = [self._builder(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
-        scorers = [build() for build in builders]
-        self._built.update(zip(keys, scorers, strict=True))
-        while len(self._built) > _MAX_BUILT:
-            self._built.popitem(last=False)
-        return scorers
+        return [self._scorer(spec, f"{field}[{i}]") for i, spec in enumerate(specs)]
 
-    def _builder(self, spec: RubricSpec, field: str) -> Callable[[], AnswerScorer]:
+    def _scorer(self, spec: RubricSpec, field: str) -> AnswerScorer:
+        key = repr(spec)  # keeps the types of parameters: true is not 1
+        scorer = self._built.get(key)
+        if scorer is None:
+            scorer = self._built[key] = self._build(spec, field)
+            if len(self._built) > _MAX_BUILT:
+                self._built.popitem(last=False)
+        return scorer
+
+    def _build(self, spec: RubricSpec, field: str) -> AnswerScorer:
         rubrics = self.kind.rubrics
         scoring = tuple(name for name, rubric in rubrics.items() if rubric.scores_answers)
-        rule = f"must be set: answers are scored by {', '.join(scoring)}"
-        need(spec.rubric != "", f"{field}.rubric", rule)
         name, pinned, version = spec.rubric.partition("@")
         rubric = rubrics.get(name)
         if rubric is None:
@@ -132,14 +129,10 @@ class Scoring:
         min_score = next(each for each in candidates if each is not None)
         parameters = settle(self.kind.profile, spec.parameters, f"{field}.parameters")
         weights = _weights(rubric, spec.weights, f"{field}.weights")
-
-        def build() -> AnswerScorer:
-            scorer = self.kind.build(rubric, float(min_score), parameters, weights)
-            if calibrator is not None:
-                scorer.calibrate(calibrator, f"{field}.calibration")
-            return scorer
-
-        return build
+        scorer = self.kind.build(rubric, float(min_score), parameters, weights)
+        if calibrator is not None:
+            scorer.calibrate(calibrator, f"{field}.calibration")
+        return scorer
 
     async def score(
         self,
@@ -262,11 +255,6 @@ def distinct_pairs(
 
 def _weights(rubric: Rubric, given: Mapping[str, float], field: str) -> dict[str, float]:
     known = dict(rubric.dimensions)
-    if not given:
-        return known
-    need(bool(known), field, f"{rubric.id} has no dimensions to weigh; leave them out")
-    check_known(given, known, field, f"no such dimension; {rubric.id} has {', '.join(known)}")
-    for name, weight in given.items():
-        need(0 <= weight < math.inf, f'{field}["{name}"]', "must be a finite number, 0 or more")
-    need(any(given.values()), field, "must not be 0 for every dimension")
-    return {name: given.get(name, 0.0) for name in known}
+    names = ", ".join(known) or "none"
+    check_known(given, known, field, f"no such dimension; {rubric.id} has {names}")
+    return {name: given.get(name, 0.0) for name in known} if given else known

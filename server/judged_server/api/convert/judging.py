@@ -29,6 +29,7 @@ from judged_server.domain import (
     Sides,
     VerdictFault,
     Verdicts,
+    check_ids,
     check_limit,
     check_unique,
     need,
@@ -208,13 +209,12 @@ def read_query_metadata(
     `also_known` are queries of the request that are not measured. Raises InvalidField at
     `metadata[i].query_id` for an unknown or repeated id, and as `read_metadata` does.
     """
-    known = {*query_ids, *also_known}
-    found: dict[str, Mapping[str, str]] = {}
-    check_unique([message.query_id for message in messages], "metadata[{}].query_id")
-    for i, message in enumerate(messages):
-        rule = "is the id of no query of this request"
-        need(message.query_id in known, f"metadata[{i}].query_id", rule)
-        found[message.query_id] = read_metadata(message.metadata, f"metadata[{i}].metadata")
+    ids = [message.query_id for message in messages]
+    check_ids(ids, {*query_ids, *also_known}, "metadata[{}].query_id")
+    found = {
+        message.query_id: read_metadata(message.metadata, f"metadata[{i}].metadata")
+        for i, message in enumerate(messages)
+    }
     return [found.get(query_id, {}) for query_id in query_ids]
 
 

@@ -33,6 +33,7 @@ from judged_server.domain import (
     Group,
     IntArray,
     Verdicts,
+    check_ids,
     check_names,
     check_unique,
     counts_of,
@@ -399,11 +400,8 @@ def _read_values(
 
 def _places(labelled: Sequence[str], query_ids: Sequence[str], field: str) -> IntArray:
     """Return int64[n]: the place of each labelled query in `query_ids`."""
-    check_unique(labelled, f"{field}.query_ids[{{}}]")
     known = {query_id: place for place, query_id in enumerate(query_ids)}
-    for i, query_id in enumerate(labelled):
-        rule = "is the id of no query that is measured"
-        need(query_id in known, f"{field}.query_ids[{i}]", rule)
+    check_ids(labelled, known, f"{field}.query_ids[{{}}]")
     return np.array([known[query_id] for query_id in labelled], np.int64)
 
 
