@@ -79,7 +79,7 @@ class KnownFields:
                 continue
             self._seen.add(name)
             if near := get_close_matches(name, self.names, n=1, cutoff=_NEARLY):
-                near_miss = f"has {name!r}, which nothing reads; did you mean {near[0]!r}?"
+                near_miss = f"has {name!r}, which is no known field; did you mean {near[0]!r}?"
                 warnings.warn(FileWarning(str(record.error(near_miss))), stacklevel=3)
 
 
@@ -314,10 +314,15 @@ class Record:
         return FileError(self.name, self.line, f"{self._what} {problem}".lstrip())
 
     def missing(self, names: Sequence[str]) -> FileError:
-        """Return the error for a missing field, with the name that other tools may use for it."""
-        near = [each for each in _OTHER_NAMES if each in self.fields and each not in names]
-        asks = near and names[0] in ("query_text", "user_input")
-        hint = f"; is it what is called {near[0]!r} here?" if asks else ""
+        """Return the error for a missing field, with the field here that may be meant.
+
+        That is one with another tool's name for the query, or with a similar name.
+        """
+        others = _OTHER_NAMES if names[0] in _OTHER_NAMES else ()
+        here = [each for each in self.fields if each not in names]
+        near = [each for each in others if each in here]
+        near += get_close_matches(names[0], here, 1, _NEARLY)
+        hint = f"; is it what is called {near[0]!r} here?" if near else ""
         return self.error(f"has no {' or '.join(map(repr, names))}{hint}")
 
     def get(self, *names: str) -> object:

@@ -120,6 +120,10 @@ class TestJudge:
             ("", "bad.jsonl: holds nothing to judge"),
             ("{}", "bad.jsonl:1: has no 'query'"),
             (
+                '{"question": "q"}',
+                "bad.jsonl:1: has no 'query'; is it what is called 'question' here?",
+            ),
+            (
                 '{"query": "q", "expected": "a", "retrieved_text": "b"}',
                 "bad.jsonl:1: has no 'expected_text'",
             ),

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from judged._files import (
     FileError,
     FileWarning,
+    KnownFields,
     NotAllowed,
     Record,
     decode,
@@ -104,7 +105,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 """The functions that read cells of columns other than plain text."""
 _COLUMNS = ("query_id", "query_text", "expected_answers", "expected_doc_ids")
 _OPTIONAL = ("doc_grades", "expected_spans", "negative_answers", "metadata")
-_TEXT = ("query_text", "query")
+_ID, _TEXT = {"query_id", "id"}, ("query_text", "query")
 _SEPARATOR = re.compile(r'"?sep=([,;|:\t ])"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
 """The types of pandas' empty cells in columns that are not floats."""
@@ -137,7 +138,8 @@ def _read_rows(path: Path | str, delimiter: str | None) -> Iterator[tuple[int, l
 def _columns_of(header: Sequence[str], name: str, line: int) -> Sequence[str]:
     """Return the columns of a table; known names in standard form: ` Query Text` is `query_text`.
 
-    Raises FileError for a repeated column, and if no column has the text of queries.
+    Raises FileError for a repeated column, and if no column has the text of queries. Warns
+    (FileWarning) of other names that are similar to a known one.
     """
     names = {_NO_LETTERS.sub("", each): each for each in QUERY_FIELDS}
     texts = [str(column).strip() for column in header]
@@ -148,6 +150,11 @@ def _columns_of(header: Sequence[str], name: str, line: int) -> Sequence[str]:
             raise FileError(name, line, problem)
     if not set(_TEXT) & set(columns):
         raise Record(dict.fromkeys(columns), name, line, "").missing(_TEXT)
+    # A column like "query_type" or "uid" beside those of the text and the id is metadata.
+    there = {*_TEXT, *(_ID if _ID & set(columns) else ())}
+    others = dict.fromkeys(column for column in columns if column not in QUERY_FIELDS)
+    known = KnownFields(*(each for each in QUERY_FIELDS if each not in there))
+    known.check(Record(others, name, line, ""))
     return columns
 
 
@@ -209,7 +216,7 @@ def _take_row(content: Content, row: Record, number: int) -> None:
         empty = [name for name in _TEXT if row.fields.get(name) == ""]
         if empty and filled and not set(_TEXT) & set(known):
             known[empty[0]] = ""
-        if not {"query_id", "id"} & set(known):
+        if not _ID & set(known):
             known["query_id"] = f"q{number}"
         given = known.setdefault("metadata", {})
         if isinstance(given, Mapping):

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged._files import FileWarning
 from judged.evaluation import Dataset, FileError
 from judged.evaluation.datasets.dataset import validate
 
@@ -216,6 +217,18 @@ def test_a_column_without_a_name_is_left_out_as_are_the_numbers_that_pandas_give
     assert findings == []
     assert [list(q.relevant_document_ids) for q in content.queries.values()] == [["a", "b"], ["c"]]
     assert all(not query.metadata for query in content.queries.values())
+
+
+def test_a_misspelt_column_is_told_and_one_of_metadata_is_not(tmp_path):
+    header = "query_id,query_text,query_type,uid,expected_answers,negative_answer,doc_grade"
+    (tmp_path / "a.csv").write_text(f"{header}\nq1,who,short,7,me,you,{{}}\n")
+    _, findings = validate(tmp_path / "a.csv")
+    assert [finding.text.partition("a.csv:")[2] for finding in findings] == [
+        "1: has 'negative_answer', which is no known field; did you mean 'negative_answers'?",
+        "1: has 'doc_grade', which is no known field; did you mean 'doc_grades'?",
+    ]
+    with pytest.warns(FileWarning, match="did you mean 'expected_answers'"):
+        Dataset.from_rows([{"query": "who", "expected_anwsers": "me"}] * 2)
 
 
 FORMULAS = st.text(st.sampled_from("=+-@'\t\r\n ab1"), max_size=4)

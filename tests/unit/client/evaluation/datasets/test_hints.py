@@ -36,6 +36,9 @@ MARK = "\ufeff"
             "is it what is called 'user_input' here?",
             "CSV",
         ),
+        ("a.csv", "qury_text,topic\na,b\n", "called 'qury_text' here?", "quote"),
+        ("a.jsonl", '{"query_id": 1, "qury_text": "a"}\n', "called 'qury_text' here?", "CSV"),
+        ("a.jsonl", '{"qid": 1, "query_text": "a"}\n', "1: has no 'query_id' or 'id'", "called"),
         ("a.qrels", "1 1 d1 1\n1 2 d1 0\n", "if the second column has subtopics", "keep one"),
     ],
 )
