@@ -247,8 +247,7 @@ class App:
         await self._interceptor.cut_short(CUT_SHORT_S)
         # Only health watchers are left; they never finish by themselves.
         await self._services.close(DRAIN_TIMEOUT_S)
-        for port in self._ports.values():
-            await port.close()
+        await asyncio.gather(*(port.close() for port in self._ports.values()))
         await self._free()
         self._remove_files()
 

@@ -22,6 +22,8 @@ from judged_server.address import Address, AddressError
 from judged_server.errors import printable
 from judged_server.telemetry import Logger
 
+LAST_REPLIES_S = 1.5
+"""How long, at the end of a drain, replies may take to be written, and then again to be ended."""
 _HEADER_BYTES = 8190
 _CODES = {401: 16, 403: 7, 404: 5, 405: 12, 500: 13}
 """Codes of google.rpc.Code by HTTP status; others become INVALID_ARGUMENT, 3."""
@@ -136,6 +138,7 @@ class Port:
             access_log=None,
             max_line_size=_HEADER_BYTES,
             max_field_size=_HEADER_BYTES,
+            shutdown_timeout=LAST_REPLIES_S,
             **options,
         )
 

@@ -445,8 +445,6 @@ def _headers(status: int, trailers: Mapping[str, str | bytes]) -> dict[str, str]
     return found
 
 
-LAST_REPLIES_S = 5.0
-"""How long, at the end of a drain, the replies of ended calls may take to be written."""
 _OPENAPI = Path(__file__).with_name("openapi.json")
 """Generated from the contract by proto/generate.py."""
 _KEEPALIVE_S = 75.0
@@ -483,7 +481,6 @@ class HttpPort(Port):
             listener.certificates,
             settings.client_ca,
             handler_cancellation=True,
-            shutdown_timeout=LAST_REPLIES_S,
             keepalive_timeout=_KEEPALIVE_S,
             lingering_time=_LINGERING_S,
             # aiohttp would inflate messages on the event loop, to any size.
