@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -106,6 +107,34 @@ def test_a_flood_of_pings_ends_its_connection_alone(server: ServerProcess):
             else:
                 pytest.fail("every ping was answered")
         assert is_served(server)
+
+
+def test_a_flood_of_pings_keeps_no_server_from_stopping(server: ServerProcess):
+    stopped, begun = threading.Event(), threading.Event()
+
+    def flood() -> None:
+        while not stopped.is_set():  # gRPC ends each connection after a while
+            with suppress(OSError), connected(server) as flooding:
+                while not stopped.is_set():
+                    flooding.settimeout(2)
+                    flooding.sendall(frame(PING, 0, 0, b"\0" * 8) * 50)
+                    begun.set()
+                    flooding.setblocking(False)  # read what there is, but wait for nothing
+                    with suppress(BlockingIOError):
+                        if not flooding.recv(1 << 16):
+                            break
+
+    floods = [threading.Thread(target=flood) for _ in range(2)]
+    for each in floods:
+        each.start()
+    try:
+        assert begun.wait(60)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(8) == 0  # of which the grace is 1 s
+    finally:
+        stopped.set()
+        for each in floods:
+            each.join()
 
 
 def test_calls_that_are_reset_at_once_leave_nothing_and_hold_nobody_up(server: ServerProcess):

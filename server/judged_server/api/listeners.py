@@ -119,6 +119,9 @@ CALLS_TO_BEGIN = 4096
 """Calls of all connections received and not begun; gRPC cancels any beyond. Since calls begin at
 once, only a burst of many clients reaches it."""
 
+LONGEST_STOP_S = 1.0
+"""How long gRPC may take to stop, once calls have ended."""
+
 SHORTEST_PING_MS = 30_000
 """The shortest interval of a client's keepalive pings; our client pings once a minute."""
 
@@ -209,9 +212,13 @@ class Services:
         return self.address
 
     async def close(self, grace_s: float) -> None:
-        """Take no more calls; end those that are still in work after `grace_s`."""
+        """Take no more calls; end those that are still in work after `grace_s`.
+
+        Connections are ended with the process where gRPC can't: it waits for a flood of pings.
+        """
         if self.server is not None:
-            await self.server.stop(grace_s)
+            stopping = asyncio.create_task(self.server.stop(grace_s))
+            await asyncio.wait({stopping}, timeout=LONGEST_STOP_S)
         self.remove_socket()
 
     def remove_socket(self) -> None:

@@ -11,6 +11,7 @@ import socket
 import ssl
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,19 @@ def test_a_drain_lets_calls_end_and_turns_new_ones_away():
         assert json.loads(reply.read())["verdicts"]["relevant"] == [True]
         mine.close()
         assert server.process.wait(30) == 0
+
+
+def test_a_drain_does_not_wait_for_who_does_not_read():
+    given = ("--http-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
+    with running_server(*given) as server, ExitStack() as stack:
+        ports = wait_for_line(server, "ready")
+        for address, path in ((ports["http"], "/openapi.json"), (ports["metrics"], "/metrics")):
+            host, _, port = address.partition(":")
+            unread = stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            unread.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 300)
+            assert ask(address, "/healthz", method="GET").status == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(8) == 0
 
 
 def test_a_caller_who_leaves_ends_the_call(address: str, server: ServerProcess):
