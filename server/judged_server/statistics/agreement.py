@@ -13,6 +13,7 @@ not for other queries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,6 +58,11 @@ Codes = NDArray[np.int8]
 
 _TABLES = 5  # tables over pairs of systems, with one column per system
 _RANKS = ("kendall_tau", "tau_ap")
+
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d*)?")
+_YES = ("yes", "y", "true", "t", "1", "да", "ja", "oui", "sí", "si", "sim", "是")
+_NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "否")
+"""Spellings of true and false that spreadsheets, models and people mix."""
 
 
 def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement:
@@ -103,12 +109,11 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
     for what, written in (("categories", used), ("raters", raters)):
         alike: dict[str, list[str]] = {}
         for name in written:
-            folded = plain_form(name).casefold().strip(" .,;:!?'\"`*")
-            alike.setdefault(folded, []).append(name)
+            alike.setdefault(_folded(name), []).append(name)
         if several := [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]:
             warnings.append(
-                f"{what} {', '.join(several)} count as different ones, and differ by case, space "
-                "or signs alone; write each in one way"
+                f"{what} {', '.join(several)} count as different ones, and differ by case, space, "
+                "signs or type alone; write each in one way"
             )
     given = [set(_used(column).tolist()) for column in codes.T]
     for own, rater in zip(given, raters, strict=True):
@@ -119,6 +124,14 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
             )
             break
     return warnings
+
+
+def _folded(category: str) -> str:
+    """Return a form that is equal for spellings of one category: `Yes `, `yes`, `TRUE`, `1`."""
+    text = plain_form(category).casefold().strip(" .,;:!?'\"`*")
+    if _NUMBER.fullmatch(text):
+        text = f"{float(text):g}"
+    return "yes" if text in _YES else "no" if text in _NO else text
 
 
 @dataclass(frozen=True, slots=True)
