@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from difflib import get_close_matches
 from urllib.parse import unquote
 
 from judged.values.agreement import IdFit
@@ -21,6 +22,8 @@ _UNSEEN = re.compile(r"[\u00ad\u200b-\u200f\u2060\ufeff]+")
 _SCHEME = re.compile(r"^(https?://)?(www\.)?", re.IGNORECASE)
 _ENDING = re.compile(r"(?<=[^./])\.[a-z][a-z0-9]{0,5}$", re.IGNORECASE)
 _WORD = re.compile(r"[a-z][a-z0-9_-]*", re.IGNORECASE | re.ASCII)
+_LONG = 12
+"""Spreadsheets write whole numbers of this many digits or more as 1.23457E+12."""
 
 
 def _whole(name: str) -> str:
@@ -28,6 +31,12 @@ def _whole(name: str) -> str:
         return name
     number = Decimal(name)
     return str(int(number)) if number == int(number) else name
+
+
+def _rounded(name: str) -> str:
+    if len(name) < _LONG or not name.isdecimal():
+        return name
+    return f"{Decimal(name):.5E}".replace(".", "").replace("+", "")
 
 
 _Step = tuple[str, Callable[[str], str]]
@@ -43,7 +52,9 @@ _SAME: Sequence[_Step] = (
 )
 """Spellings of one text: two ids that differ only in this are hardly two documents."""
 _ALIKE: Sequence[_Step] = (
+    ("in compatible letters (NFKC)", lambda name: unicodedata.normalize("NFKC", name)),
     ("in upper and lower case", str.casefold),
+    ("in digits that were rounded", _rounded),
     ("in http://, https:// or www.", lambda name: _SCHEME.sub("", name)),
     ("in a path before the name", lambda name: name.replace("\\", "/").rpartition("/")[2]),
     ("in a file's ending", lambda name: _ENDING.sub("", name)),
@@ -51,10 +62,11 @@ _ALIKE: Sequence[_Step] = (
 )
 """Spellings that two documents of a collection may have: only many such pairs are significant."""
 _ALL = (*_SAME, *_ALIKE)
-_SAMPLE = 2_000
-"""The number of retrieved ids examined."""
+_SAMPLE, _RARE = 2_000, 20_000
+"""The number of retrieved ids examined: of any queries, and of those that expect ids with escapes
+or letters outside ASCII."""
 _KEPT = 100
-"""Ids kept to compare across queries, if no expected id was retrieved."""
+"""Ids kept to find the closest pair among, if no expected id was retrieved."""
 _SHOWN = 80
 _MOST = 2**63
 """Limit of sums, since callers send the numbers that are added."""
@@ -77,7 +89,8 @@ class IdSample:
 
     def look(self, expected: Collection[str], retrieved: Sequence[str]) -> None:
         """Examine a query: the ids of its judged documents, and the retrieved ids."""
-        if self._looked >= _SAMPLE:
+        rare = any(not name.isascii() or "%" in name for name in expected)
+        if self._looked >= (_RARE if rare else _SAMPLE):
             return
         there, wanted = set(retrieved), set(expected)
         missed = [name for name in expected if name not in there][:_SAMPLE]
@@ -96,10 +109,9 @@ class IdSample:
 
     def fit(self, expected: int, found: int, retrieved: int) -> IdFit:
         """Return how ids fit; the arguments count the ids of all queries with results."""
-        example, missed, others = self._example, self._missed, self._others
-        if example is None and not found and missed and others:
-            first = next(iter(missed)), next(iter(others))
-            example = next(iter(_alike(missed, others)), first)
+        example = self._example
+        if example is None and not found and self._missed and self._others:
+            example = _nearest(self._missed, self._others)
         counts = (expected, found, retrieved, self._compared, self._n_alike, self._n_same)
         return (
             IdFit(*counts) if example is None else IdFit(*counts, *example, _difference(*example))
@@ -144,7 +156,7 @@ def _shown(name: str) -> str:
 def _form(name: str, steps: Sequence[_Step]) -> str:
     if steps is _ALL and name.isascii():  # most ids are of digits, or a word
         if name.isdigit():
-            return name.lstrip("0") or "0"
+            return _rounded(name.lstrip("0") or "0")
         if _WORD.fullmatch(name):
             return name.lower().replace("-", "").replace("_", "")
     for _, step in steps:
@@ -160,16 +172,33 @@ def _alike(missed: Iterable[str], others: Iterable[str]) -> list[tuple[str, str]
 
 
 def _may_be_one(a: str, b: str) -> bool:
-    """Return whether two ids of one form may be the same: `a/x` and `x`, not `a/x` and `b/x`."""
+    """Return whether two ids of one form may be the same: `a/x` and `x`, not `a/x` and `b/x`.
+
+    Two different whole numbers that round to the same are not.
+    """
+    if a.isdigit() and b.isdigit():
+        return _form(a, _SAME) == _form(b, _SAME)
     names = (_form(name, _ALL[:-3]).replace("\\", "/") for name in (a, b))  # with their paths
     short, long = sorted((f"/{name.rpartition('/')[0]}".rstrip("/") for name in names), key=len)
     return long.endswith(short)
 
 
+def _nearest(expected: Collection[str], retrieved: Collection[str]) -> tuple[str, str]:
+    """Return an expected id and the retrieved one most similar to it."""
+    if found := _alike(expected, retrieved):
+        return found[0]
+    first = next(iter(expected))
+    known = {name[:_SHOWN]: name for name in retrieved}
+    (like,) = get_close_matches(first[:_SHOWN], known, 1, cutoff=0.0)
+    return first, known[like]
+
+
 def _difference(a: str, b: str) -> str:
     """Return in words how two spellings of an id differ, "" if they are not of one id."""
-    if _form(a, _ALL) != _form(b, _ALL):
+    if a == b:
         return ""
+    if _form(a, _ALL) != _form(b, _ALL):
+        return "in what stands before or after it" if a in b or b in a else ""
     needed = list(_ALL)
     for step in reversed(_ALL):
         fewer = [each for each in needed if each is not step]

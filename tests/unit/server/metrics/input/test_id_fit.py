@@ -19,6 +19,7 @@ SPELLINGS = {
     "case": ("doc-1", "DOC-1", "in upper and lower case"),
     "a float": ("7.0", "7", "in how a number is written"),
     "zeros in front": ("7", "0007", "in how a number is written"),
+    "a spreadsheet": ("1234567890123", "1.23457E+12", "in digits that were rounded"),
     "all digits": ("1234567890123", "1.234567890123e+12", "in how a number is written"),
     "a slash": ("https://a.b/c", "https://a.b/c/", "in a slash at the end"),
     "a scheme": ("https://a.b/c", "http://www.a.b/c", "in http://, https:// or www."),
@@ -26,8 +27,11 @@ SPELLINGS = {
     "NFC and NFD": ("Café_régional.md", NFD, "in Unicode normal form (NFC or NFD)"),
     "a space": ("d1", "d1 ", "in white space or characters that don't show"),
     "a byte order mark": ("d1", "\ufeffd1", "in white space or characters that don't show"),
+    "width": ("\uff21\uff22", "AB", "in compatible letters (NFKC)"),
     "punctuation": ("doc_1", "doc-1", "in punctuation"),
     "several": ("Doc 0", "/x/doc-0.MD", "in upper and lower case"),
+    "a piece": ("doc1", "doc1#chunk-3", "in what stands before or after it"),
+    "a prefix": ("doc1", "kb:doc1", "in what stands before or after it"),
     "nothing of it": ("doc1", "9f86d081", ""),
 }
 
@@ -41,7 +45,7 @@ def fit_of(qrels: dict[str, dict[str, int]], run: dict[str, list[str]]) -> IdFit
 
 @pytest.mark.parametrize(("expected", "retrieved", "how"), SPELLINGS.values(), ids=SPELLINGS)
 @pytest.mark.parametrize("turned", [False, True])
-def test_nothing_found_names_a_pair_and_what_differs(expected, retrieved, how, turned):
+def test_nothing_found_names_the_nearest_pair_and_what_differs(expected, retrieved, how, turned):
     if turned:
         expected, retrieved = retrieved, expected
     fit = fit_of({"1": {expected: 1, "other": 0}}, {"1": ["another", retrieved, "third"]})
@@ -55,9 +59,10 @@ def test_nothing_found_names_a_pair_and_what_differs(expected, retrieved, how, t
         assert f"{retrieved!a} and {expected!a}" in said
 
 
-def test_where_no_spelling_fits_the_first_of_both_are_named():
-    said = fit_warning(fit_of({"1": {"passage-0471-a": 1}}, {"1": ["en-4711-a", "x"]}))
-    assert "for example 'en-4711-a' and 'passage-0471-a'; are they" in said
+def test_where_no_spelling_fits_the_nearest_is_named():
+    found = ["en-4711-a", "passage_0417_b", "x"]
+    said = fit_warning(fit_of({"1": {"passage-0471-a": 1}}, {"1": found}))
+    assert "for example 'passage_0417_b' and 'passage-0471-a'; are they" in said
 
 
 def test_the_ids_of_fever_of_which_19_of_24_are_spelt_otherwise():
@@ -73,6 +78,14 @@ def test_the_ids_of_fever_of_which_19_of_24_are_spelt_otherwise():
     assert "19 of 119 expected document ids that were not retrieved were retrieved in another" in (
         fit_warning(fit)
     )
+
+
+def test_rare_ids_are_looked_for_however_large_the_run_is():
+    qrels = {str(i): {f"d{i}": 1, f"missed{i}": 1} for i in range(400)}
+    run = {str(i): [f"d{i}", *(f"x{j}" for j in range(50))] for i in range(400)}
+    qrels["last"] = {unicodedata.normalize("NFD", "Zoë"): 1}
+    run["last"] = ["Zoë"]
+    assert "Unicode normal form" in fit_warning(fit_of(qrels, run))
 
 
 @pytest.mark.parametrize(
