@@ -25,6 +25,15 @@ class TestMetrics:
         assert document["signature"] is None
         assert "1 topic of the qrels left out: not in the run" in done.stderr
 
+    def test_names_topics_that_only_one_file_has(self, judged, folder):
+        (folder / "qrels.txt").write_text("1 0 a 1\n2 0 a 1\n3 0 a 1\n")
+        (folder / "run.txt").write_text("1 Q0 a 1 9 x\n02 Q0 a 1 9 x\n03 Q0 a 1 9 x\n")
+        done = judged(*self.command, "-m", "mrr")
+        assert "2 topics of the qrels left out: not in the run, for example '2'; " in done.stderr
+        assert "2 topics of the run left out: not in the qrels, for example '02'" in done.stderr
+        done = judged(*self.command, "-m", "mrr", "--complete")
+        assert "of the qrels left out" not in done.stderr
+
     def test_counts_missing_topics_as_0_on_request(self, judged):
         done = judged(*self.command, "-m", "mrr", "--complete", "--strict", "--json", "-")
         assert done.returncode == 0
