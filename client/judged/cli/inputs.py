@@ -28,7 +28,7 @@ from judged._files import (
 from judged._views import Listed, of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
-from judged.evaluation.datasets.dataset import join_results
+from judged.evaluation.datasets.dataset import FORMATS, join_results
 from judged.evaluation.datasets.query import Fit, Query, ResultFile, Retrieved, expects_something
 from judged.evaluation.labels import read_inclusion
 
@@ -361,6 +361,13 @@ def cluster_of(line: Line) -> str:
     return line.query_id or query or f"line {line.number}"
 
 
+def _dataset_of(path: str) -> Dataset:
+    """Return a data set in the format that its name ends in, else in JSON. Raises FileError."""
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    named = Path(path).is_dir() or any(suffix in of.suffixes for of in FORMATS.values())
+    return Dataset.load(path, None if named else "json")
+
+
 class ReadQueries:
     """The queries of a data set with their results; iterates over their groups.
 
@@ -369,7 +376,7 @@ class ReadQueries:
 
     def __init__(self, dataset: str, results: str, *, by_spans: bool | None) -> None:
         """Check both files; `by_spans` as in `Dataset.to_groups`. Raises FileError, MissingText."""
-        self._dataset, self._by_spans = Dataset.from_json(dataset), by_spans
+        self._dataset, self._by_spans = _dataset_of(dataset), by_spans
         if not any(map(expects_something, self._dataset.queries)):
             raise FileError(
                 dataset,

@@ -35,6 +35,18 @@ class TestEvaluate:
         assert document["signature"] == "exact|profile:verbatim|min_score:0.5|v1"
         assert document["warnings"] == []
 
+    def test_reads_a_data_set_in_the_format_of_its_name(self, judged, folder):
+        (folder / "results.jsonl").write_text(
+            '{"query_id": "q1", "results": [{"text": "b"}, {"text": "rag, and more"}]}'
+        )
+        (folder / "golden.csv").write_text(
+            '\ufeffquery_id,query_text,expected_answers\nq1,what,"rag, and more"\n'
+        )
+        (folder / "golden.txt").write_text(json.dumps({"queries": [DATASET["queries"][0]]}))
+        flags = ("--results", "results.jsonl", "--judge", "exact", "-m", "mrr")
+        assert "mrr      0.5000   1" in judged("evaluate", "golden.csv", *flags).stdout
+        assert "mrr      0.0000   1" in judged("evaluate", "golden.txt", *flags).stdout
+
     def test_shows_intervals_and_slices(self, judged, folder):
         first, second = DATASET["queries"]
         queries = [{**first, "metadata": {"type": "fact"}}, second]

@@ -209,7 +209,10 @@ class EvaluateCommand(
     judged evaluate dataset.json --results results.jsonl -m mrr --min-score mrr=0.6
     """
 
-    dataset: str = arg("DATASET.json", "Queries with what they should find.")
+    dataset: str = arg(
+        "DATASET",
+        "Queries with what they should find, in JSON or a format of judged convert.",
+    )
     results: str = opt(
         "RESULTS.jsonl",
         "What was retrieved: a line a query, {query_id, results: [{doc_id, score, text, span}]}, "

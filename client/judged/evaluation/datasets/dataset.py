@@ -128,16 +128,17 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
 def _read_ragas(path: Path | str, content: Content) -> None:
     """Read Ragas samples as the queries q1, q2, …; their retrieved contexts are ignored.
 
-    `EvaluationDataset.to_jsonl` writes them. Expected answers are the reference contexts, or the
-    reference if there are none.
+    `EvaluationDataset.to_jsonl` writes them; the names `question` and `ground_truth` of Ragas 0.1
+    are read too. Expected answers are the reference contexts, or the reference if there are none.
     """
     numbers = count(1)
 
     def query_of(sample: Record) -> Query:
-        query_id, reference = f"q{next(numbers)}", sample.optional_text("reference")
+        query_id = f"q{next(numbers)}"
+        reference = sample.optional_text("reference") or sample.optional_text("ground_truth")
         expected = sample.texts("reference_contexts") or ([reference] if reference else [])
         ids = sample.identifiers("reference_context_ids")
-        return Query(query_id, sample.text("user_input"), expected, ids)
+        return Query(query_id, sample.text("user_input", "question"), expected, ids)
 
     for sample in read_records(path):
         content.take(sample, query_of)

@@ -170,6 +170,9 @@ def test_samples_of_ragas_are_queries_and_neither_they_nor_beir_are_written(tmp_
     (tmp_path / "s").write_text(json.dumps(sample))
     dataset = Dataset.load(tmp_path / "s", "ragas")
     assert plain(dataset) == plain(Dataset([Query("q1", "a", ["b"], ["7"])]))
+    sample = {"question": "a", "ground_truth": "b", "answer": "c", "contexts": ["d"]}
+    (tmp_path / "s").write_text(json.dumps(sample))
+    assert plain(Dataset.load(tmp_path / "s", "ragas")) == plain(Dataset([Query("q1", "a", ["b"])]))
     for name in ("ragas", "beir"):
         with pytest.raises(FileError, match=f"{name} is only read; write one of json, jsonl, csv"):
             dataset.save(tmp_path / "x", name)
