@@ -276,33 +276,28 @@ _MINUS = re.compile(r"\b(?:minus|negative)\s+(?=[$€£¥₹]?\.?\d)")
 _TOKEN = re.compile(r"[^\W_]+")
 _NUMERO = re.compile(r"\bno\.?\s?(?=\d)")
 _THROUGH = re.compile(r"[\s-]*(?:to|and|or)?[\s-]*")
-_SIGNS = str.maketrans(
-    {"≠": " not ", "½": " 1/2", "¼": " 1/4", "¾": " 3/4"}
-    | {power: f"^{digit}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
-    | dict.fromkeys("<≤", " less ")
-    | dict.fromkeys(">≥", " more ")
-    | dict.fromkeys("\u2012\u2013\u207b", "-")
+_WRITTEN = (
+    "\u2012-,\u2013-,⁻-,≠ not ,< less ,≤ less ,> more ,≥ more ,½.5,¼.25,¾.75,⁰,¹,²,³,⁴,⁵,⁶,⁷,⁸,⁹"
 )
-_MIXED = re.compile(r"\b(\d+)\s+(\d)/([1-9])\b")
+_SIGNS = str.maketrans({each[0]: each[1:] for each in _WRITTEN.split(",")})
 _NEAR = 2
 """A negation denies words at most this many places after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number: its `value` in digits, its `amount` with sign and scale, a fraction's `parts`."""
+    """A number: the `value` of its first digits, the `amount` with sign and scale, the unit."""
 
     value: float
     amount: float
     unit: str
-    parts: tuple[float, float] | None
 
-    def equals(self, other: _Number) -> bool:
-        """Return whether both are about as large, or one is a year and the other its end."""
+    def nearly(self, other: _Number) -> bool:
+        """Return whether the amounts are equal, near if they may be rounded, or 1995 and 95."""
         low, high = sorted((abs(self.amount), abs(other.amount)))
-        rounded = high >= 10_000 or not (self.value.is_integer() and other.value.is_integer())
-        is_end = low < 100 and 1000 <= high <= 2100 and high % 100 == low
-        return is_end or math.isclose(low, high, rel_tol=0.01 if rounded else 1e-9)
+        rounded = high >= 10_000 or high % 1 or low % 1
+        ends = high > 1000 and high % 100 == low
+        return ends or math.isclose(low, high, rel_tol=0.01 if rounded else 0)
 
     def agrees(self, other: _Number) -> bool:
         """Return whether both may be the same amount; either may lack its unit."""
@@ -334,16 +329,13 @@ def _read(text: str) -> _Text:
 
 
 def _read_numbers(lowered: str) -> tuple[_Number, ...]:
-    lowered = _MIXED.sub(lambda n: str(float(n[1]) + float(n[2]) / float(n[3])), lowered)
     lowered = _MINUS.sub("-", lowered)
     numbers: list[_Number] = []
     unit, scale = "", 1.0
     next_start = len(lowered)
     # From the end, so that both numbers of "5 to 10 million" are millions.
     for found in reversed(list(_NUMBER.finditer(lowered))):
-        value, below = float(found["number"]), float(found["below"] or 1)
-        parts = (value, below) if found["below"] else None
-        value = value / below + float(found["minutes"] or 0) / 60
+        value = float(found["number"]) + float(found["minutes"] or 0) / 60
         own = _unit(found["unit"] or "") or _unit(found["currency"] or "")
         shares = (
             not own
@@ -352,9 +344,10 @@ def _read_numbers(lowered: str) -> tuple[_Number, ...]:
         )
         if not shares:
             unit, scale = own, _SCALES.get(found["scale"] or "", 1.0)
-        negative = found["sign"] == "-" or found["inner"]
-        amount = -value * scale if negative else value * scale
-        numbers.append(_Number(value, amount, unit, parts))
+        amount = value / float(found["below"] or 1) * scale
+        if found["sign"] == "-" or found["inner"]:
+            amount = -amount
+        numbers.append(_Number(value, amount, unit))
         next_start = found.start("number")
     return tuple(numbers)
 
@@ -406,26 +399,24 @@ def _numbers_deny(mine: Sequence[_Number], theirs: Sequence[_Number]) -> bool:
         same = [n for n in theirs if n.value == number.value or abs(n.amount) == abs(number.amount)]
         if same and not any(map(number.agrees, same)):
             return True
-    for numbers, others in ((mine, theirs), (theirs, mine)):
-        values = {value for n in others for value in (n.value, *(n.parts or ()))}
-        if any(n.parts and {*n.parts} <= values and n.value not in values for n in numbers):
-            return True
     return False
 
 
 def _numbers_differ(one: _Text, other: _Text) -> bool:
-    """Return whether two texts of the same words have different numbers of the same unit."""
-    if _words_beside_numbers(one) != _words_beside_numbers(other):
-        return False
+    """Return whether texts of the same words have other numbers of the same unit."""
     mine, theirs = (
-        [n for n in text.numbers if not any(map(n.equals, others.numbers))]
-        for text, others in ((one, other), (other, one))
+        {w for w in text.telling - _SCALES.keys() if w.isalpha() and not _unit(w)}
+        for text in (one, other)
     )
-    return any(a.unit == b.unit for a in mine for b in theirs)
-
-
-def _words_beside_numbers(text: _Text) -> set[str]:
-    return {w for w in text.telling if w.isalpha() and w not in _SCALES and not _unit(w)}
+    if mine != theirs or len(one.numbers) != len(other.numbers):  # 1 000 and 1000, 1 1/2 and 1.5
+        return False
+    return any(
+        a.unit == b.unit
+        and not any(map(a.nearly, other.numbers))
+        and not any(map(b.nearly, one.numbers))
+        for a in one.numbers
+        for b in other.numbers
+    )
 
 
 def _directions_deny(one: _Text, other: _Text) -> bool:
