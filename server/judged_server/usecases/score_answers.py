@@ -46,8 +46,6 @@ MAX_IN_WORK = 256
 to models."""
 
 _MAX_BUILT = 256
-_SEND_S = 0.0003
-"""Approximate time to write one score, reserved before the deadline for all of a call's scores."""
 
 _NO_TIME = VerdictFault(
     0,
@@ -150,7 +148,7 @@ class Scoring:
         cost limit if a model has no price, and ModelNotConfigured if a model that may be asked has
         no key.
         """
-        asking = self._asking(caller, scorers, len(items))
+        asking = self._asking(caller, scorers)
         pairs = await asyncio.to_thread(distinct_pairs, items, scorers)
         choose_class(sum(scorers[number].asked.samples for number, _ in pairs))
         summing = [_Sum(scorer) for scorer in scorers]
@@ -176,18 +174,13 @@ class Scoring:
         rubrics = tuple(each.summary() for each in summing)
         yield ScoreSummary(rubrics, reduce(add, (each.usage for each in summing)))
 
-    def _asking(self, caller: Caller, scorers: Sequence[AnswerScorer], n_items: int) -> Asking:
+    def _asking(self, caller: Caller, scorers: Sequence[AnswerScorer]) -> Asking:
         """Return how to ask. Raises InvalidField and ModelNotConfigured as `score` does."""
         for scorer in scorers:
             check_api_keys(scorer.asked.model, caller.cache)
             if caller.cost_tracker.max_cost is not None and not scorer.asked.priced:
                 raise unpriced()
         call_options = CallOptions.of(caller.deadline, caller.cost_tracker, caller.cache, ANSWERS)
-        if caller.deadline is not None:
-            # Questions end early enough to leave time for writing all scores.
-            left_s = caller.deadline - asyncio.get_running_loop().time()
-            ends_at = caller.deadline - min(len(scorers) * n_items * _SEND_S, left_s / 2)
-            call_options = replace(call_options, ends_at=min(call_options.ends_at, ends_at))
         places = asyncio.Semaphore(MAX_IN_WORK)
         return Asking(self.kind.model_caller, call_options, places, caller.wants_details)
 
