@@ -49,7 +49,6 @@ UNLIMITED = 1 << 62
 STALL_EXIT_S = 30.0
 BEAT_S = 0.25
 WORTH_LOGGING_S = 0.5
-LOG_EVERY_S = 10.0
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _C = ctypes.CDLL(None)
@@ -186,16 +185,12 @@ class Pressure(IntEnum):
     CRITICAL = 2
 
 
-class Memory:
-    """The memory pressure of a process; always NONE without a watch."""
+class MemoryWatch:
+    """Checks the process's memory every LOOK_EVERY_S, and trims the heap after a burst."""
 
     pressure = Pressure.NONE
 
-
-class MemoryWatch(Memory):
-    """Checks the process's memory every LOOK_EVERY_S, and trims the heap after a burst."""
-
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = UNLIMITED) -> None:
         self._limit = limit
         self._after_trim = resident_bytes()
 
@@ -224,7 +219,7 @@ class MemoryWatch(Memory):
 
 async def watch_loop(exit_s: float = STALL_EXIT_S) -> None:
     """Measure the event loop's lag until cancelled; exit if it is blocked for `exit_s`."""
-    armed = logged = 0.0
+    armed = 0.0
     try:
         while True:
             now = time.monotonic()
@@ -235,8 +230,7 @@ async def watch_loop(exit_s: float = STALL_EXIT_S) -> None:
             await asyncio.sleep(BEAT_S)
             lag_s = max(0.0, time.monotonic() - now - BEAT_S)
             telemetry.note("loop_lag_seconds", lag_s)
-            if lag_s > WORTH_LOGGING_S and now > logged + LOG_EVERY_S:
-                logged = now
+            if lag_s > WORTH_LOGGING_S:
                 _log.warning("the event loop was blocked", ms=round(lag_s * 1e3))
     finally:
         faulthandler.cancel_dump_traceback_later()

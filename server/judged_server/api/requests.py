@@ -69,7 +69,7 @@ from judged_server.domain import CostTracker, JudgeSpec, check_limit, need
 from judged_server.judges.base import ANONYMOUS, Caller
 from judged_server.judges.panel import HEAVIEST, LIGHTEST
 from judged_server.metrics.compute import SettledOptions
-from judged_server.process import Memory, Pressure
+from judged_server.process import MemoryWatch, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES, FairThreads
 from judged_server.statistics.calibration.calibrate import CalibrationOptions
 from judged_server.statistics.calibration.cascade import FLAGS, LENGTH, SCORE
@@ -377,7 +377,7 @@ class Admission:
     """
 
     max_pending_bytes: int
-    process: Memory = field(default_factory=Memory)
+    process: MemoryWatch = field(default_factory=MemoryWatch)
     pending_bytes: int = 0
     _waiting: int = 0
     _held: Counter[str] = field(default_factory=Counter)

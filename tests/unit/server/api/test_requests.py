@@ -29,7 +29,7 @@ from judged_server.api.requests import (
     count_fields,
 )
 from judged_server.errors import Overloaded
-from judged_server.process import Memory, Pressure
+from judged_server.process import MemoryWatch, Pressure
 from judged_server.scheduling.concurrency import INLINE_BYTES
 from judged_server.tenant import Sender
 
@@ -227,7 +227,7 @@ def test_no_error_tells_what_others_do():
 def test_a_process_short_of_memory_takes_small_requests_and_at_last_none(
     pressure: Pressure, small: bool, large: bool
 ):
-    process = Memory()
+    process = MemoryWatch()
     process.pressure = pressure
     admission = Admission(LIMIT, process)
     for memory, fits in ((100, small), (MIB, large)):
@@ -260,8 +260,8 @@ LARGEST = 4 * STEP_BYTES
 class World:
     """Messages that never end by themselves, and looks at them that come when a test wants them."""
 
-    def __init__(self, room: int, process: Memory | None = None) -> None:
-        self.process = process or Memory()
+    def __init__(self, room: int, process: MemoryWatch | None = None) -> None:
+        self.process = process or MemoryWatch()
         self.arrivals = Arrivals(Admission(room * LARGEST, self.process), LARGEST)
         self.tasks: list[asyncio.Task[object]] = []
 
