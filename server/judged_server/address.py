@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shutil
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-LONGEST_SOCKET_PATH = 107
-"""The kernel's limit in bytes."""
 
 
 class AddressError(Exception):
@@ -34,13 +32,7 @@ class Address:
                 raise AddressError(
                     f"{setting}: unix: needs a path, for example unix:/run/judged.sock"
                 )
-            absolute = Path(path).absolute()
-            if (length := len(os.fsencode(absolute))) > LONGEST_SOCKET_PATH:
-                raise AddressError(
-                    f"{setting}: the path {absolute} has {length} bytes, and a Unix socket's may "
-                    f"have {LONGEST_SOCKET_PATH}; pick a shorter one"
-                )
-            return cls(path=absolute)
+            return cls(path=Path(path).absolute())
         host, colon, port = text.rpartition(":")
         # int() accepts digits of any script; clients accept only ASCII.
         if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
@@ -84,18 +76,17 @@ class Address:
             f"{setting}: another server listens on unix:{self.path}; stop it or pick a path"
         )
 
+    def remove(self) -> None:
+        """Remove the file of the Unix socket, if it is one."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
-def share_socket(path: Path, mode: str, group: str) -> None:
-    """Set a Unix socket's mode, in octal, and its group, "" for that of the process.
 
-    Raises AddressError.
-    """
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Give files that are created in a `with` to their owner alone."""
+    mask = os.umask(0o177)
     try:
-        if group:
-            shutil.chown(path, group=group)
-        path.chmod(int(mode, 8))
-    except (LookupError, OSError) as error:
-        raise AddressError(
-            f"{path}: socket_group or socket_mode: {error}; name a group that the server's user is "
-            "in"
-        ) from None
+        yield
+    finally:
+        os.umask(mask)

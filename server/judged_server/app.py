@@ -77,7 +77,6 @@ CUT_SHORT_S = 0.5
 SWITCH_S = 0.001
 """Python's thread switch interval. Large JSON is parsed on a thread for seconds: beside four
 callers sending 3.5 MB, small calls took 175 ms with Python's default of 5 ms, and 57 with this."""
-_READ_AT_START = "settings, models, rubrics, calibrations; restart the server to read them again"
 _LOOK_EVERY_S = 1.0
 REPLIES_MEMORY_BYTES = 64 << 20
 
@@ -203,8 +202,8 @@ class App:
             loop.call_soon_threadsafe(requests.put_nowait, signal.Signals(number).name)
 
         def reload_nothing(_: int, __: object) -> None:
-            warn = partial(_log.warning, "SIGHUP reloads nothing", read_at_start=_READ_AT_START)
-            loop.call_soon_threadsafe(warn)
+            event = "SIGHUP reloads nothing; restart to read settings, models and rubrics again"
+            loop.call_soon_threadsafe(_log.warning, event)
 
         # First of all, since a signal that arrives while the model loads must not be lost. Not with
         # the loop's own handlers: once the loop ends, the next signal would kill the process.
@@ -248,8 +247,8 @@ class App:
         # Only health watchers are left; they never finish by themselves.
         await self._services.close(DRAIN_TIMEOUT_S)
         await asyncio.gather(*(port.close() for port in self._ports.values()))
-        await self._free()
         self._remove_files()
+        await self._free()
 
     async def _free(self) -> None:
         """Flush pending writes, and release the resources that calls used."""
@@ -266,9 +265,9 @@ class App:
         """Remove the port file and the Unix sockets, by which clients find the server."""
         if self._settings.port_file is not None:
             self._settings.port_file.unlink(missing_ok=True)
-        self._services.remove_socket()
+        self.address.remove()
         for port in self._ports.values():
-            port.remove_socket()
+            port.address.remove()
 
     def _models_run(self, run: bool) -> None:
         """Report whether every loaded model runs; called on a model's thread."""

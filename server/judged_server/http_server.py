@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,7 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
-from judged_server.address import Address, AddressError
+from judged_server.address import Address, AddressError, private_files
 from judged_server.errors import printable
 from judged_server.telemetry import Logger
 
@@ -181,12 +180,6 @@ class Port:
         await self._runner.cleanup()
         if self._socket is not None:
             self._socket.close()
-        self.remove_socket()
-
-    def remove_socket(self) -> None:
-        """Remove the file of the Unix socket, if there is one."""
-        if self._socket is not None and self.address.path is not None:
-            self.address.path.unlink(missing_ok=True)
 
     async def _get_health(self, _: web.Request) -> web.Response:
         """Answer "ok": the event loop runs."""
@@ -207,15 +200,12 @@ def _bound(setting: str, address: Address) -> socket.socket:
         address.refuse_taken(setting)
         address.path.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)  # private from the moment it exists; `share_socket` sets its mode
-        try:
+        with private_files():
             bound.bind(str(address.path))
-        finally:
-            os.umask(mask)
     except OSError as error:
         raise AddressError(
-            f"{setting}: can't listen on {address}: {error.strerror}; pick another, or port 0 for "
-            "any"
+            f"{setting}: can't listen on {address}: {error.strerror or error}; pick another, or "
+            "port 0 for any"
         ) from None
     return bound
 

@@ -97,9 +97,7 @@ class Settings(Limits):
     """drain and exit, as after SIGTERM, when standard input closes: for a program that starts a
     server of its own and keeps the other end of the pipe"""
     socket_mode: str = Field("0660", pattern=r"^0?[0-7]{3}$")
-    """permissions of a Unix socket, in octal"""
-    socket_group: str = ""
-    """group of a Unix socket, that of the server if empty"""
+    """permissions of a Unix socket, in octal; its group is that of the server"""
     insecure: bool = False
     """allow an address that other machines can reach, without TLS or callers"""
     certificate: Path | None = None
@@ -115,7 +113,7 @@ class Settings(Limits):
     """file with the token, of 32 characters or more, that /metrics requires"""
     metrics_client_ca: Path | None = None
     """PEM file: readers of metrics must show a certificate that one of these signed"""
-    otlp_endpoint: str | None = None
+    otlp_endpoint: str | None = Field(None, pattern=r"^https?://[^/:]")
     """base URL of an OTLP/HTTP receiver for spans, such as http://127.0.0.1:4318"""
     http_listen: str | None = None
     """HOST:PORT (port 0 picks one) or unix:PATH for calls over HTTP and JSON, besides gRPC"""

@@ -8,7 +8,6 @@ while it writes; such a watcher blocked the server's drain.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from grpc_health.v1 import health_pb2 as pb
 from judged.v1 import judge_service_pb2, statistics_service_pb2
 
 from judged_server import errors
-from judged_server.address import Address, AddressError, share_socket
+from judged_server.address import Address, AddressError, private_files
 from judged_server.api.authentication import Authenticator, Certificates, address_of
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.requests import Call
@@ -179,7 +178,6 @@ class Services:
     health: Health
     interceptor: CallInterceptor
     server: grpc.aio.Server | None = None
-    address: Address | None = None
 
     def contract(
         self, callers: Authenticator | None
@@ -207,9 +205,9 @@ class Services:
             finder = grpc.method_handlers_generic_handler(service, handlers)
             server.add_generic_rpc_handlers((finder,))
         self.register_health(server)
-        self.address = _bind(server, listener, settings)
+        address = _bind(server, listener, settings)
         await server.start()
-        return self.address
+        return address
 
     async def close(self, grace_s: float) -> None:
         """Take no more calls; end those that are still in work after `grace_s`.
@@ -219,32 +217,22 @@ class Services:
         if self.server is not None:
             stopping = asyncio.create_task(self.server.stop(grace_s))
             await asyncio.wait({stopping}, timeout=LONGEST_STOP_S)
-        self.remove_socket()
-
-    def remove_socket(self) -> None:
-        """Remove the file of the Unix socket, if there is one."""
-        if self.address is not None and self.address.path is not None:
-            self.address.path.unlink(missing_ok=True)
 
 
 def _bind(server: grpc.aio.Server, listener: Listener, settings: Settings) -> Address:
     address = listener.address
-    # Private from the moment the socket exists; `share_socket` sets group and mode afterwards.
-    mask = os.umask(0o177) if address.path is not None else None
     try:
-        if listener.certificates is None:
-            port = server.add_insecure_port(str(address))
-        else:
-            port = server.add_secure_port(str(address), listener.certificates.credentials())
+        with private_files():
+            if listener.certificates is None:
+                port = server.add_insecure_port(str(address))
+            else:
+                port = server.add_secure_port(str(address), listener.certificates.credentials())
     except RuntimeError:
         raise AddressError(
-            f"listen: can't listen on {address}; is another server there, or the path not to be "
-            "written to?"
+            f"listen: can't listen on {address}; is another server there, or the path longer than "
+            "107 bytes or not to be written to?"
         ) from None
-    finally:
-        if mask is not None:
-            os.umask(mask)
     if address.path is None:
         return Address(address.host, port)
-    share_socket(address.path, settings.socket_mode, settings.socket_group)
+    address.path.chmod(int(settings.socket_mode, 8))
     return address

@@ -35,7 +35,6 @@ from google.protobuf.message_factory import GetMessageClass
 from judged.internal.v1 import status_pb2
 
 from judged_server import errors
-from judged_server.address import share_socket
 from judged_server.api.listeners import CONTRACT, Listener
 from judged_server.api.requests import REQUEST_ID, Reader, callers_id
 from judged_server.api.status import PUSHBACK_TRAILER, STATUS_TRAILER, to_wire
@@ -494,8 +493,7 @@ class HttpPort(Port):
         """Listen. Raises AddressError if it can't."""
         await super().open()
         if self.address.path is not None:
-            settings = self._settings
-            share_socket(self.address.path, settings.socket_mode, settings.socket_group)
+            self.address.path.chmod(int(self._settings.socket_mode, 8))
 
     async def _answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
         handlers = self._handlers[method.containing_service.full_name]
