@@ -44,15 +44,14 @@ from judged_server.judges.base import (
     size_of,
     with_missing,
 )
-from judged_server.scheduling.concurrency import run_by_size
+from judged_server.scheduling.concurrency import INLINE_BYTES, run_by_size, run_computation
+from judged_server.scheduling.fairness import checkpoint
 
 VERSION = 2
 MIN_SCORE = 0.75
 """The default threshold. Metrics of the family `_similarity` have a threshold of their own, which
 is in `metrics.measures`."""
 
-GROUPS_AT_ONCE = 64
-"""Groups between two checks for cancellation: about 10 ms for groups of 500 contexts."""
 BLOCK_CELLS = 1 << 20
 """The most cosines in one matrix product: 8 MB, however large the sides."""
 
@@ -117,7 +116,7 @@ class SemanticJudge(Judge):
     async def judge(self, groups: Sequence[Group], caller: Caller = ANONYMOUS) -> ScoreColumns:
         """Return one score for each context; each distinct text is embedded once.
 
-        Cancelling it drops batches of texts and slices of groups that have not begun.
+        Cancelling it drops batches of texts and groups that have not begun.
         """
         size = size_of(groups)
         numbers = await run_by_size(size, _number_texts, groups)
@@ -125,11 +124,9 @@ class SemanticJudge(Judge):
         if self._embedder is not None and numbers:
             embedded = await self._embedder.embed(list(numbers), self._long_text, caller.deadline)
         texts = _Texts(numbers, embedded)
-        parts: list[ScoreColumns] = []
-        for start in range(0, len(groups), GROUPS_AT_ONCE):
-            some = groups[start : start + GROUPS_AT_ONCE]
-            parts += await run_by_size(size, texts.score, some)
-        return join_columns(parts)
+        if size < INLINE_BYTES:
+            return texts.score(groups)
+        return await run_computation(texts.score, groups)
 
 
 def caller_identity(min_score: float) -> JudgeIdentity:
@@ -142,7 +139,7 @@ def caller_identity(min_score: float) -> JudgeIdentity:
 
 def score_vectors(groups: Sequence[Group]) -> ScoreColumns:
     """Return the cosine of each context of groups that bring their own vectors."""
-    return join_columns(_Texts({}, _NOTHING).score(groups))
+    return _Texts({}, _NOTHING).score(groups)
 
 
 class _Texts:
@@ -157,9 +154,13 @@ class _Texts:
         blank = np.zeros((1, embedded.vectors.shape[1]), np.float32)
         self._vectors = embedded.vectors if len(embedded.vectors) else blank
 
-    def score(self, groups: Sequence[Group]) -> list[ScoreColumns]:
-        """Return the scores of each group."""
-        return [self._score(group) for group in groups]
+    def score(self, groups: Sequence[Group]) -> ScoreColumns:
+        """Return the scores of all contexts; calls `checkpoint` for each group."""
+        parts = []
+        for group in groups:
+            checkpoint()
+            parts.append(self._score(group))
+        return join_columns(parts)
 
     def _score(self, group: Group) -> ScoreColumns:
         if not group.n_contexts:

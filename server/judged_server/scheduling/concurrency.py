@@ -186,7 +186,7 @@ INTERACTIVE_QUESTIONS = 32
 """A call that asks a model more questions is batch work."""
 
 _COMPUTATIONS = FairThreads("computation", max(1, (os.cpu_count() or 1) - 1))
-"""For metrics and statistics, which may take seconds. Leaves one core for other work."""
+"""For metrics, statistics and cosines, which may take seconds. Leaves one core for other work."""
 
 IN_PYTHON = FairThreads(
     "slices",

@@ -159,17 +159,17 @@ class TestFaults:
         assert columns.faults[0].reason == "EMBEDDING_FAILED"
 
 
-class TestSlices:
-    async def test_slices_and_threads_change_nothing(self, judge, monkeypatch):
+class TestThreads:
+    async def test_threads_change_nothing(self, judge, monkeypatch):
         groups = [_group([str(i), "0"], ["60", str(i + 1), "fault"]) for i in range(30)]
         groups.insert(5, _vectors([[1, 0]], [[0, 1], [1, 1]]))
         whole = await judge.judge(groups)
-        monkeypatch.setattr(semantic, "GROUPS_AT_ONCE", 1)
+        monkeypatch.setattr(semantic, "INLINE_BYTES", 0)
         monkeypatch.setattr(concurrency, "INLINE_BYTES", 0)
-        sliced = await judge.judge(groups)
-        np.testing.assert_array_equal(sliced.scores, whole.scores)
-        np.testing.assert_array_equal(sliced.statuses, whole.statuses)
-        assert sliced.faults == whole.faults
+        on_threads = await judge.judge(groups)
+        np.testing.assert_array_equal(on_threads.scores, whole.scores)
+        np.testing.assert_array_equal(on_threads.statuses, whole.statuses)
+        assert on_threads.faults == whole.faults
 
 
 class TestIdentity:
