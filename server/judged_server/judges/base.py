@@ -295,10 +295,10 @@ class ComposedKind(Kind):
     wants: Wants | None = None
 
     @abstractmethod
-    def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Judge:
-        """Return the judge for a spec with these members.
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Judge:
+        """Return the judge for a spec with these members; `field` is the spec's path.
 
-        Raises InvalidField with a path that is relative to the spec.
+        Raises InvalidField.
         """
 
 

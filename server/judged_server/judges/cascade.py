@@ -274,26 +274,26 @@ class CascadeKind(ComposedKind):
         ),
     )
 
-    def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Cascade:
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Cascade:
         """Return the cascade.
 
         Raises InvalidField for a threshold of the cascade itself, a stage after one that settles
         all items, a stage with another scale, and a guarantee made for other stages.
         """
         rule = "is of each stage; leave it out, or set it there"
-        need(spec.min_score in {None, MIN_SCORE}, "min_score", rule)
+        need(spec.min_score in {None, MIN_SCORE}, f"{field}.min_score", rule)
         stages = []
         for place, judge in enumerate(judges):
             calibrator = judge.calibrator if isinstance(judge, CalibratedJudge) else None
             stage = Stage(judge, calibrator, place + 1 == len(judges))
             for name, holds, rule in _rules(stage):
-                need(holds, f"members[{place}].judge.{name}", rule)
+                need(holds, f"{field}.members[{place}].judge.{name}", rule)
             stages.append(stage)
         guarantee = spec.guarantee
         of = [(stage.judge.identity.scoring_key, stage.calibrator) for stage in stages]
         need(
             guarantee is None or guarantee.stages_sha256 == stages_sha256(of),
-            "guarantee.stages_sha256",
+            f"{field}.guarantee.stages_sha256",
             "is of other stages, in another order, or of other versions of their judges; make a "
             "new cascade with `judged frontier`, or leave the guarantee out",
         )

@@ -141,12 +141,9 @@ class JudgeCatalog:
         for name, kinds in _OWN.items():
             rule = f"{kind.kind} has none; leave it out, or ask for {' or '.join(sorted(kinds))}"
             need(not getattr(spec, name) or kind.kind in kinds, f"{field}.{name}", rule)
-        try:
-            if isinstance(kind, ComposedKind):
-                return kind.compose(settled, self._members(kind, settled))
-            return kind.build(settled)
-        except errors.InvalidField as error:  # its path is relative to the spec
-            raise errors.InvalidField(f"{field}.{error.field}", error.rule) from None
+        if isinstance(kind, ComposedKind):
+            return kind.compose(settled, self._members(kind, settled, f"{field}.members"), field)
+        return kind.build(settled)
 
     def _calibrated(self, spec: JudgeSpec, calibration: Calibrator | str, field: str) -> Judge:
         path = f"{field}.calibration"
@@ -155,18 +152,18 @@ class JudgeCatalog:
         bare = replace(spec, calibration=None, min_score=threshold)
         return CalibratedJudge(self.choose(bare, field), calibrator, path)
 
-    def _members(self, kind: ComposedKind, spec: JudgeSpec) -> list[Judge]:
+    def _members(self, kind: ComposedKind, spec: JudgeSpec, field: str) -> list[Judge]:
         """Return the judges of a panel's members, or of a cascade's stages."""
         number = len(spec.panel)
         found = f"{number} member{'s' * (number != 1)}"
         rule = f"{found}; name {kind.least} to {kind.most} judges"
-        need(kind.least <= number <= kind.most, "members", rule)
+        need(kind.least <= number <= kind.most, field, rule)
         judges = []
         for place, member in enumerate(spec.panel):
-            path = f"members[{place}].judge"
+            path = f"{field}[{place}].judge"
             rule = "is for a panel of the profile weighted; leave it out, or ask so"
             may_weigh = member.weight is None or spec.profile == WEIGHTED
-            need(may_weigh, f"members[{place}].weight", rule)
+            need(may_weigh, f"{field}[{place}].weight", rule)
             judge = to_judge(member)
             name = judge.kind or self.default
             rule = f"a {name} can't be a member of a {kind.kind}"

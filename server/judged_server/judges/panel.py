@@ -61,12 +61,13 @@ class PanelKind(ComposedKind):
         Profile(WEIGHTED, "The score is their mean, by the weights of the members.", MIN_SCORE),
     )
 
-    def compose(self, spec: JudgeSpec, judges: Sequence[Judge]) -> Panel:
+    def compose(self, spec: JudgeSpec, judges: Sequence[Judge], field: str) -> Panel:
         """Return the panel.
 
         Raises InvalidField if two members are the same judge.
         """
-        check_unique([judge.identity.fingerprint for judge in judges], "members[{}].judge")
+        fingerprints = [judge.identity.fingerprint for judge in judges]
+        check_unique(fingerprints, f"{field}.members[{{}}].judge")
         weights = [1.0 if member.weight is None else member.weight for member in spec.panel]
         min_score = MIN_SCORE if spec.min_score is None else spec.min_score
         return Panel(judges, weights, spec.profile, min_score)
