@@ -120,7 +120,7 @@ def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
     ("human", "machine", "told"),
     [
         (("Yes", "No"), ("yes", "no"), "'No' and 'no', 'Yes' and 'yes' count as different ones"),
-        ((True, False), ("1", "0"), "'human' gives no category that another"),
+        ((True, False), ("1", "0"), "'0' and 'false', '1' and 'true'"),
         (
             ("gut", "schlecht"),
             ("good", "bad"),
