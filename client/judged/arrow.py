@@ -86,7 +86,7 @@ _Row = tuple[Any, ...]
 class Answered:
     """The answers of a batch, their usage, and the number of rows without one, by reason."""
 
-    table: Any
+    table: pa.Table | pa.RecordBatch
     usage: Usage | None
     missing: Mapping[str, int]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ pytestmark = pytest.mark.skipif(
     shutil.which("java") is None,
     reason="not run: no java (apt-get install openjdk-17-jre-headless)",
 )
+
+# For runs of some seconds: this halves the CPU time that Java needs.
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="module")
