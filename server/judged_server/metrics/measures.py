@@ -515,6 +515,15 @@ _NAME = re.compile(r"(?P<metric>\w+)(?:\((?P<parameters>[^()]*)\))?(?:@(?P<k>.*)
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 _CUTOFF = re.compile(r"[1-9][0-9]{0,9}")
 _LONGEST_NAME = 200
+_THEIR_CUTOFF = re.compile(r"(_cut)?(_[0-9]+)?$")
+_ELSEWHERE = {
+    "map": "ap",
+    "p": "precision",
+    "recip_rank": "mrr",
+    "rprec": "r_precision",
+    "success": "hit_rate",
+}
+"""Names of trec_eval and ir_measures in lower case, without their cutoffs, for hints."""
 
 
 Named = TypeVar("Named")
@@ -640,7 +649,8 @@ def parse_measure(name: str) -> Measure:
         )
     metric = METRICS.get(parts["metric"])
     if metric is None:
-        raise unknown_name("metric", parts["metric"], METRICS, parts["metric"].lower())
+        meant = _THEIR_CUTOFF.sub("", parts["metric"].lower())
+        raise unknown_name("metric", parts["metric"], METRICS, _ELSEWHERE.get(meant, meant))
     return Measure(metric, _read_parameters(metric, parts["parameters"]), _read_cutoff(parts["k"]))
 
 
