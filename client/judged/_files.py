@@ -169,7 +169,8 @@ def parse_json(raw: bytes, name: str, line: int | None) -> object:
     except json.JSONDecodeError as error:
         inner = f"line {error.lineno} " if line is None else ""
         problem = f"is not JSON: {error.msg.removesuffix(' at')} at {inner}column {error.colno}"
-        problem += _hint(text[: error.pos].rstrip(), text[error.pos :])
+        hint = _hint(text[: error.pos].rstrip(), text[error.pos :])
+        problem += hint or ("" if line is None else "; write one whole object on each line")
     except NotAllowed as error:
         problem = str(error)
     except RecursionError:

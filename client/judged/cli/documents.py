@@ -123,7 +123,13 @@ class MeasuredRun:
 
 
 def run_names(paths: Sequence[str]) -> list[str]:
-    """Return a name for each file: its stem, or the paths where stems repeat."""
+    """Return a name for each file: its stem, or the paths where stems repeat.
+
+    Raises Problem for a file that is named twice.
+    """
+    for path in paths:
+        if paths.count(path) > 1:
+            raise Problem(f"{path}: is named twice; name each run once")
     stems = [Path(path).stem for path in paths]
     return stems if len(set(stems)) == len(stems) else list(paths)
 

@@ -52,8 +52,11 @@ class TestMetrics:
         found = json.loads(done.stdout)
         assert round(found["metrics"]["mrr"]["mean"], 4) == 0.3333  # as trec_eval ranks
         assert len(found["warnings"]) == 1
-        done = judged("compare", "--qrels", "qrels.txt", "run.txt", "run.txt", "-m", "mrr")
-        assert f"warning: run.txt: in 2 of 2 topics {said}" in done.stderr
+        (folder / "other.txt").write_bytes((folder / "run.txt").read_bytes())
+        done = judged("compare", "--qrels", "qrels.txt", "run.txt", "other.txt", "-m", "mrr")
+        assert f"warning: other: in 2 of 2 topics {said}" in done.stderr
+        said = judged.refused("compare", "--qrels", "qrels.txt", "run.txt", "run.txt", "-m", "mrr")
+        assert said == "judged: run.txt: is named twice; name each run once\n"
 
     def test_takes_a_level_of_relevance_and_a_largest_number_of_documents(self, judged, folder):
         (folder / "qrels.txt").write_text("1 0 a 1\n1 0 b 2\n1 0 c 2\n")
@@ -111,8 +114,9 @@ class TestMetrics:
         done = judged(*self.command, "-m", "ap", "--interval", "t")
         assert "interval: there is none where fewer than two queries" in done.stderr
 
-    def test_what_is_missing_to_compare_is_the_servers_to_say(self, judged):
+    def test_what_is_missing_to_compare_is_the_servers_to_say(self, judged, folder):
         compare = ("compare", "--qrels", "qrels.txt", "run.txt")
         assert "runs: must hold at least two runs" in judged.refused(*compare, "-m", "mrr")
-        told = judged.refused(*compare, "run.txt")
+        (folder / "other.txt").write_bytes((folder / "run.txt").read_bytes())
+        told = judged.refused(*compare, "other.txt")
         assert told.startswith("judged: --metric: must name at least one metric")
