@@ -293,7 +293,7 @@ def _without_fence(text: str) -> str:
 MAX_CHARACTERS = 1 << 15
 """A longer reply does not answer a question that asks for one line."""
 
-_APPROVING, _REJECTING = "✅✔✓☑👍🟢", "❌✖✗✘❎👎🔴"
+_APPROVING, _REJECTING = "✅✔✓☑👍🟢", "❌✖✗✘❎👎🔴🚫⛔☒"
 _QUOTES = "\"'“”„‟‘’‚«»‹›「」『』【】`"  # noqa: RUF001
 # No `!` before the word, and no `~`, `≠` or `?` at all: they would reverse the meaning.
 _BEFORE = f"[ \\t\xa0*_#>{_QUOTES}（）()\\[\\]|•·▪►→⇒=¡:：,.…\\-–—\ufe0f{_APPROVING}{_REJECTING}]*+"  # noqa: RUF001
@@ -359,11 +359,16 @@ _CORRECTING = (
 _TAKES_BACK = {
     True: re.compile(
         "\\b(?:no|nein|non|nej|nee|нет|ні|irrelevant|unrelated|contradict\\w*|mismatch\\w*|wrong"
-        f"|incorrect|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا",
+        f"|incorrect|nope|nah|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا"
+        "|(?:^|[:：–—])\\W{0,8}(?:(?:not|nu|ikke|inte|ne|nie|não|nem|ei|όχι|hayır|tidak|bukan)\\b"  # noqa: RUF001
+        "|không|ไม่|नहीं|לא|違)",
         re.IGNORECASE,
     ),
     False: re.compile(
-        f"\\b(?:yes|ja|oui|sí|да|так|{_CORRECTING})\\b|[{_APPROVING}]|是的|はい|네", re.IGNORECASE
+        f"\\b(?:yes|yep|yeah|yup|ja|oui|sí|да|так|{_CORRECTING})\\b|[{_APPROVING}]|是的|はい|네"
+        "|(?:^|[:：–—])\\W{0,8}(?:s[iì]|sim|da|tak|ano|igen|kyllä|ναι|evet|ya|vâng|ใช่|हाँ|हां|כן|نعم|예)"  # noqa: RUF001
+        "(?:[,.!،、]|$)",
+        re.IGNORECASE,
     ),
 }
 _LONGEST_WORD = 20
@@ -391,6 +396,8 @@ _BARE_SCORE = re.compile(rf"{_MARKS}(?P<said>[01]?\.[0-9]{{1,17}}){_MARKS}")
 _ELSEWHERE = r"%s[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?"
 # Any number labelled as a score, on any scale; any word labelled as a grade.
 _SCORES = re.compile(_ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])")
+# A 1 is the lowest grade of such a scale: "1 to 10", "1-5", "1 = worst".
+_OTHER_SCALE = re.compile(r"\b[01] ?(?:[-–=]|to) ?(?:[2-9]|100?|five|ten|worst|poor|bad|low)")  # noqa: RUF001
 _GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")
 
 _WANTED = {
@@ -509,7 +516,9 @@ def _takes_back(lines: list[str], yes: bool) -> bool:
 def _score(line: str, text: str) -> float | None:
     """Return the number of the last line, unless another score is named before it."""
     said = _said(line, text, _BARE_SCORE, _SCORE_LINE, _SCORES)
-    return float(said) if said is not None and float(said) <= 1 else None
+    if said is None or float(said) > 1 or (said == "1" and _OTHER_SCALE.search(text)):
+        return None
+    return float(said)
 
 
 def _grade(line: str, text: str, rubric: Rubric) -> float | None:
@@ -535,11 +544,11 @@ def _said(
 @lru_cache(maxsize=256)
 def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     words = "|".join(re.escape(grade.lower()) for grade in grades)
-    said = rf"(?P<said>{words})(?![\w,/]|\.\w)\.?{_MARKS}"
+    said = rf"(?<![>#-])(?P<said>{words})(?![\w,/]|\.\w)\.?{_MARKS}"
     return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 8
+PARSER_VERSION = 9
 """Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].

@@ -277,8 +277,10 @@ _TOKEN = re.compile(r"[^\W_]+")
 _NUMERO = re.compile(r"\bno\.?\s?(?=\d)")
 _THROUGH = re.compile(r"[\s-]*(?:to|and|or)?[\s-]*")
 _WRITTEN = (
-    "\u2012-,\u2013-,⁻-,≠ not ,< less ,≤ less ,> more ,≥ more ,½.5,¼.25,¾.75,⁰,¹,²,³,⁴,⁵,⁶,⁷,⁸,⁹"
+    "\u2012-,\u2013-,⁻-,≠ not ,< less ,≤ less ,> more ,≥ more ,½.5,¼.25,¾.75,"
+    "⁰00,¹01,²02,³03,⁴04,⁵05,⁶06,⁷07,⁸08,⁹09"
 )
+"""Signs, and what each is read as; a power gets a zero, so that 10² is not 10, 102 or 10³."""
 _SIGNS = str.maketrans({each[0]: each[1:] for each in _WRITTEN.split(",")})
 _NEAR = 2
 """A negation denies words at most this many places after it."""
