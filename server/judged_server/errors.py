@@ -25,26 +25,9 @@ The table in `api.status` maps each to a gRPC status.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from enum import IntEnum
 from typing import ClassVar
-
-_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def full_name(choice: IntEnum, kind: str = "") -> str:
-    """Return the contract's name of a choice, "MATCHING_MODE_ANY", the only one valid on the wire.
-
-    `kind` is the contract's name of the enum; by default the name of its class.
-    """
-    return f"{_WORD.sub('_', kind or type(choice).__name__).upper()}_{choice.name}"
-
-
-def full_names(choices: Iterable[IntEnum], kind: str = "") -> str:
-    """Return the full names of choices, with commas between them."""
-    return ", ".join(full_name(choice, kind) for choice in choices)
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -23,7 +23,6 @@ from judged.values.judges import Usage
 
 from judged_server import telemetry
 from judged_server.domain import CostTracker, to_amount
-from judged_server.errors import full_name
 from judged_server.llm.budgets import Budgets
 from judged_server.llm.chat import (
     STORE_AWAY,
@@ -424,7 +423,7 @@ def nothing(prices: Prices | None) -> Usage:
 _NOT_CACHED = failed(
     Reason.NOT_CACHED,
     "the verdict cache has no reply to this, and the request lets no model be asked; "
-    f"ask once with {full_name(CacheMode.USE)} to fill it, unless the server keeps no replies "
+    "ask once with CACHE_MODE_USE to fill it, unless the server keeps no replies "
     "(--llm-cache off)",
 )
 _MARKER_REPEATED = abstained(

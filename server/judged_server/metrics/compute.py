@@ -35,7 +35,7 @@ from judged_server.domain import (
     IntArray,
     need,
 )
-from judged_server.errors import InvalidField, full_name, full_names
+from judged_server.errors import InvalidField
 from judged_server.metrics.input.id_fit import add_fits
 from judged_server.metrics.input.rankings import Qrels, Rankings, Topics, rank_gains, rank_run
 from judged_server.metrics.matching import JudgedResults, graded, match, unsettled
@@ -188,7 +188,7 @@ def _with_intervals(
 
 Settings = Sequence[tuple[str, str]]
 
-_MODE = "MatchingMode"
+_MODE = "MATCHING_MODE_"
 """The contract's name of the enum of matching modes."""
 
 
@@ -210,8 +210,8 @@ def _refuse_families(measures: Sequence[Measure], relevance: str) -> None:
             return ""
         instead = f"use Evaluate, or ask for {metric.name.removesuffix(f'_{metric.family}')}"
         if relevance == "verdicts":
-            mode, kind = full_name(Matching.ANY, _MODE), FAMILIES[metric.family].kind
-            instead += f" with matching {mode} over verdicts of the judge {kind}"
+            kind = FAMILIES[metric.family].kind
+            instead += f" with matching {_MODE}ANY over verdicts of the judge {kind}"
         return f"is judged on the way, not taken from {relevance}; {instead}"
 
     refuse_metrics(measures, why)
@@ -238,8 +238,8 @@ def check_modes(
             return ""
         if not metric.modes:
             return "is not defined for verdicts; it needs qrels or gains"
-        defined = full_names(metric.modes, _MODE)
-        return f"is not defined for matching {full_name(mode, _MODE)}; use {defined}"
+        defined = ", ".join(_MODE + each.name for each in metric.modes)
+        return f"is not defined for matching {_MODE}{mode.name}; use {defined}"
 
     refuse_metrics(measures, why)
 
@@ -464,7 +464,7 @@ def _gold_mask(n_relevant: IntArray, policy: NoGold, field: str) -> BoolArray:
     if policy is NoGold.ZERO:
         return np.ones_like(has_gold)
     if policy is NoGold.ERROR and not has_gold.all():
-        rule = f"must not be empty when no_gold is {full_name(policy, 'NoGoldPolicy')}"
+        rule = f"must not be empty when no_gold is NO_GOLD_POLICY_{policy.name}"
         raise InvalidField(field.format(int(has_gold.argmin())), rule)
     return has_gold
 
