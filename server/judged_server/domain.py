@@ -139,6 +139,13 @@ class Group:
         return bool(self.relevant_document_ids or self.grades)
 
     @property
+    def brings(self) -> str:
+        """What a judge is to compare: "embeddings" or "spans", else "texts"."""
+        if self.embeddings is not None:
+            return "embeddings"
+        return "texts" if self.spans is None else "spans"
+
+    @property
     def n_expected(self) -> int:
         """The number of expected texts, vectors or spans."""
         return len((self.embeddings or self.spans or self).expected)

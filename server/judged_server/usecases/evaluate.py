@@ -247,14 +247,12 @@ class FamilyJudge:
         return [self._read(group, index) for index, group in enumerate(groups, first)]
 
     def _read(self, group: Group, index: int) -> Group:
-        if group.embeddings is None and group.spans is None:
-            return group
-        wants_embeddings = self.judge is not None and self.judge.wants == "embeddings"
-        if wants_embeddings and group.embeddings is not None:
+        brings = group.brings
+        vectors = brings == "embeddings" and self.judge is not None and self.judge.wants == brings
+        if vectors or brings == "texts":
             return group
         texts = len(group.expected), len(group.retrieved)
         if texts != (group.n_expected, group.n_retrieved) and group.n_contexts:
-            brings = "spans" if group.embeddings is None else "embeddings"
             rule = f"{self.measures[0]} compares texts, and groups[{index}] brings {brings} only"
             what_to_do = "send its texts too, or leave the metric out"
             raise errors.InvalidField(f"metrics[{self.place}]", f"{rule}; {what_to_do}")
@@ -551,5 +549,5 @@ class PartedEvaluation:
 
 
 def _can_be_judged(group: Group) -> bool:
-    brought = group.embeddings is not None or group.spans is not None
-    return brought or bool(group.n_contexts or group.negatives or group.open_ended)
+    contexts = group.n_contexts or group.negatives or group.open_ended
+    return group.brings != "texts" or bool(contexts)

@@ -67,29 +67,13 @@ def check_groups_fit(
 
     `first` is the place of the first group in `field`.
     """
-    vectors, spans = judge.wants == "embeddings", judge.wants == "spans"
     for index, group in enumerate(groups, first):
-        fits = (group.embeddings is not None) == vectors and (group.spans is not None) == spans
-        if not fits and group.n_contexts:
-            raise _unfit_field(judge, group, f"{field}[{index}]")
-
-
-_BRINGS = {
-    "texts": "texts only",
-    "embeddings": "your vectors in every group",
-    "spans": "spans in every group",
-}
-
-
-def _unfit_field(judge: Judge, group: Group, path: str) -> errors.InvalidField:
-    """Return the error for a group that does not bring what the judge takes."""
-    name, wants, hint = str(judge.wants), _BRINGS[judge.wants], ""
-    # Name the unexpected field if there is one, else the missing one.
-    if group.embeddings is not None:
-        name = "embeddings"
-    elif group.spans is not None:
-        name, hint = "spans", "; spans are for the judge span"
-    return errors.InvalidField(f"{path}.{name}", f"{judge.identity.signature} takes {wants}{hint}")
+        brings = group.brings
+        if brings != judge.wants and group.n_contexts:
+            # Name the unexpected field if there is one, else the missing one.
+            name = judge.wants if brings == "texts" else brings
+            rule = f"{judge.identity.signature} takes {judge.wants}, not {brings}"
+            raise errors.InvalidField(f"{field}[{index}].{name}", rule)
 
 
 _AT_ONCE = 32

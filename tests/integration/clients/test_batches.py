@@ -107,13 +107,13 @@ class TestEmbeddings:
     def test_vectors_and_texts_do_not_mix_in_a_call(self, client: Client):
         vectors = Embeddings.from_rows([[1.0]], [[1.0]])
         groups = [QueryGroup(embeddings=vectors), QueryGroup("q", ["a"], ["a"])]
-        with pytest.raises(InvalidArgument, match="your vectors in every group") as caught:
+        with pytest.raises(InvalidArgument, match="takes embeddings, not texts") as caught:
             client.judge(groups, "semantic")
         assert caught.value.field == "groups[1].embeddings"
         named = Judge("semantic", parameters={"model": "all-minilm-l6-v2"})
-        with pytest.raises(InvalidArgument, match="takes texts only"):
+        with pytest.raises(InvalidArgument, match="takes texts, not"):
             client.judge(groups[:1], named)
-        with pytest.raises(InvalidArgument, match="takes texts only"):
+        with pytest.raises(InvalidArgument, match="takes texts, not"):
             client.judge(groups[:1])
 
 
