@@ -83,9 +83,9 @@ class Address:
 
 
 @contextmanager
-def private_files() -> Iterator[None]:
-    """Give files that are created in a `with` to their owner alone."""
-    mask = os.umask(0o177)
+def socket_mode(mode: str) -> Iterator[None]:
+    """Give Unix sockets that are made in a `with` these permissions, in octal."""
+    mask = os.umask(0o777 & ~int(mode, 8))
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
-from judged_server.address import Address, AddressError, private_files
+from judged_server.address import Address, AddressError, socket_mode
 from judged_server.errors import printable
 from judged_server.telemetry import Logger
 
@@ -118,14 +118,19 @@ class Port:
         is_ready: Callable[[], bool],
         certificates: Shown | None,
         client_ca: Path | None,
+        permissions: str = "0600",
         **options: Any,  # noqa: ANN401 - aiohttp's
     ) -> None:
-        """Serve `application`; `setting` names the address in errors. TLS needs `certificates`."""
+        """Serve `application`; `setting` names the address in errors. TLS needs `certificates`.
+
+        `permissions` are those of a Unix socket.
+        """
         self.address = address
         self._certificates = certificates
         self._client_ca = client_ca
         self._shown: object = None
         self._setting = setting
+        self._permissions = permissions
         self._is_ready = is_ready
         self._socket: socket.socket | None = None
         self._site: web.SockSite | None = None
@@ -143,7 +148,7 @@ class Port:
 
     async def open(self) -> None:
         """Listen. Raises AddressError if it can't."""
-        self._socket = _bound(self._setting, self.address)
+        self._socket = _bound(self._setting, self.address, self._permissions)
         await self._runner.setup()
         await self.listen()
         if self.address.path is None:
@@ -191,7 +196,7 @@ class Port:
         return web.Response(text="not ready\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _bound(setting: str, address: Address) -> socket.socket:
+def _bound(setting: str, address: Address, mode: str) -> socket.socket:
     """Return a socket that is bound to the address. Raises AddressError."""
     try:
         if address.path is None:
@@ -200,7 +205,7 @@ def _bound(setting: str, address: Address) -> socket.socket:
         address.refuse_taken(setting)
         address.path.unlink(missing_ok=True)
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with private_files():
+        with socket_mode(mode):
             bound.bind(str(address.path))
     except OSError as error:
         raise AddressError(

@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2 as pb
 from judged.v1 import judge_service_pb2, statistics_service_pb2
 
 from judged_server import errors
-from judged_server.address import Address, AddressError, private_files
+from judged_server.address import Address, AddressError, socket_mode
 from judged_server.api.authentication import Authenticator, Certificates, address_of
 from judged_server.api.interceptor import CallInterceptor
 from judged_server.api.requests import Call
@@ -222,7 +222,7 @@ class Services:
 def _bind(server: grpc.aio.Server, listener: Listener, settings: Settings) -> Address:
     address = listener.address
     try:
-        with private_files():
+        with socket_mode(settings.socket_mode):
             if listener.certificates is None:
                 port = server.add_insecure_port(str(address))
             else:
@@ -232,7 +232,4 @@ def _bind(server: grpc.aio.Server, listener: Listener, settings: Settings) -> Ad
             f"listen: can't listen on {address}; is another server there, or the path longer than "
             "107 bytes or not to be written to?"
         ) from None
-    if address.path is None:
-        return Address(address.host, port)
-    address.path.chmod(int(settings.socket_mode, 8))
-    return address
+    return Address(address.host, port) if address.path is None else address

@@ -479,6 +479,7 @@ class HttpPort(Port):
             is_ready,
             listener.certificates,
             settings.client_ca,
+            settings.socket_mode,
             handler_cancellation=True,
             keepalive_timeout=_KEEPALIVE_S,
             lingering_time=_LINGERING_S,
@@ -488,12 +489,6 @@ class HttpPort(Port):
         self._listener = listener
         self._handlers = handlers
         self._settings = settings
-
-    async def open(self) -> None:
-        """Listen. Raises AddressError if it can't."""
-        await super().open()
-        if self.address.path is not None:
-            self.address.path.chmod(int(self._settings.socket_mode, 8))
 
     async def _answer(self, method: MethodDescriptor, request: web.Request) -> web.StreamResponse:
         handlers = self._handlers[method.containing_service.full_name]
