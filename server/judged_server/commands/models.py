@@ -53,8 +53,7 @@ def manage_models(arguments: argparse.Namespace, settings: Settings) -> int:
         for name in names:
             store.load(name)
             print(f"{name}: every file is as it was installed")
-        if not names:
-            print(f"no models in {store.root}; run `judged-server models install`")
+        return 0 if names else _list(store)
     else:
         return _list(store)
     return 0
