@@ -115,11 +115,11 @@ class Evaluator:
         options = replace(options or MetricOptions(interval=IntervalOptions()), per_query=True)
         given = isinstance(source, Mapping)
         by_spans = True if (judge.kind if isinstance(judge, Judge) else judge) == "span" else None
-        k = _deepest(metrics) if k is None and not given else k
-        log = _log_of(resume, source, dataset, metrics, judge, k)
         if not given:  # find errors before the retriever runs
             nothing = _nothing_found(dataset, by_spans=by_spans)
             self.evaluate_groups(nothing, metrics, judge, options, asking=asking, timeout=timeout)
+        k = _deepest(metrics) if k is None and not given else k
+        log = _log_of(resume, source, dataset, metrics, judge, k)
         models = models_of(source, system_models)
         if models and not isinstance(judge, RecordedJudge):
             check_circular(self._client.server_info(), judge, models)

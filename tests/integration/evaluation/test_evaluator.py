@@ -188,6 +188,7 @@ def test_a_servers_judge_is_resumed_too_and_gives_the_same_document(client: Clie
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
+        ({"metrics": ["recip_rank"]}, "metrics.0.: no metric is called .*; did you mean mrr"),
         ({"metrics": ["mrr@3", "mrr"]}, "k: name how many documents .* as in k=10 or mrr@10"),
         ({"source": {"q0": {"a", "b"}}}, r"results\['q0'\]: is a set, which has no order"),
         ({"source": {"q0": [{"id": 1, "score": math.nan}]}}, r"\['q0'\]\[0\].score: .* finite"),
