@@ -408,8 +408,7 @@ class RankingParts:
         table = join_tables([part.table for part in parts], [len(part.query_ids) for part in parts])
         counts = [part.counts for part in parts if part.counts is not None]
         whole = Measured(table, query_ids, reduce(add, counts) if counts else None, others)
-        how = self._rankings.measures, self._rankings.options
-        return pb.StreamMetricsResponse(table=write_measured(whole, self._whole, *how))
+        return pb.StreamMetricsResponse(table=write_measured(whole, self._whole, self._rankings))
 
     def _check_topics(self, judged: list[str], retrieved: list[str]) -> None:
         """Raise InvalidField without qrels, and for a topic in several parts."""

@@ -138,23 +138,21 @@ def compute(request: pb.ComputeMetricsRequest, limits: Limits) -> pb.ComputeMetr
     measures = parse_metrics(request.metrics, of_values=request.HasField("values"))
     which = chosen(request, "relevance")
     options = read_options(request.options, which)
-    done = Rankings(measures, options, limits).measure(which, request)
-    return pb.ComputeMetricsResponse(table=write_measured(done, request, measures, options))
+    rankings = Rankings(measures, options, limits)
+    done = rankings.measure(which, request)
+    return pb.ComputeMetricsResponse(table=write_measured(done, request, rankings))
 
 
 def write_measured(
-    done: Measured,
-    request: pb.ComputeMetricsRequest,
-    measures: Sequence[Measure],
-    options: SettledOptions,
+    done: Measured, request: pb.ComputeMetricsRequest, rankings: Rankings
 ) -> metrics_pb2.MetricTable:
     """Return the table with the slices, intervals and corrections that the request asks for."""
     metadata: Sequence[Mapping[str, str]] = ()
     if request.metadata:
         metadata = read_query_metadata(request.metadata, done.query_ids, done.not_measured)
-    table = with_intervals_and_slices(done.table, options, metadata)
+    table = with_intervals_and_slices(done.table, rankings.options, metadata)
     if request.HasField("human_values") or request.judged.HasField("human_labels"):
-        table = _corrected(table, request, measures, options, done)
+        table = _corrected(table, request, rankings.measures, rankings.options, done)
     per_query = request.options.per_query
     return write_table(table, done.query_ids, done.counts, per_query=per_query)
 
