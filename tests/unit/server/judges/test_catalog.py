@@ -40,6 +40,8 @@ def test_values_that_are_equal_but_of_another_type_are_told_apart(catalog: Judge
 
 def test_an_unknown_judge_is_told_what_there_is(catalog: JudgeCatalog):
     with pytest.raises(errors.UnknownJudge, match="token_overlap, exact"):
+        catalog.choose(JudgeSpec("nobody"))
+    with pytest.raises(errors.UnknownJudge, match="did you mean token_overlap"):
         catalog.choose(JudgeSpec("overlap"))
     with pytest.raises(errors.UnknownJudge):
         JudgeCatalog([ExactKind()], "token_overlap")
