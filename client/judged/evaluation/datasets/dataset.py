@@ -318,10 +318,10 @@ class Dataset(View):
                           "metadata"}],
              "documents": [{"doc_id", "text", "metadata"}]}
 
-        Alternative names are read too: "id" and "query"; "expected_text" and
-        "expected_alternatives" without "expected_answers"; "relevant_doc_ids" or "relevant_docs"
-        for the ids. Other fields are ignored, as are lists and objects in a query's metadata,
-        repeated answers, ids and spans, and blank answers and ids.
+        Other names are read too: "id" and "query"; "expected_text" and "expected_alternatives" for
+        answers; "relevant_doc_ids" and "relevant_docs" for ids. Other fields are ignored, as are
+        lists and objects in a query's metadata, repeated answers, ids and spans, and blank answers
+        and ids.
         """
         return cls.load(path, "json")
 

@@ -357,12 +357,14 @@ class Content:
 
 def read_query(record: Record) -> Query:
     """Return the query of an object. Raises FileError."""
-    answers = record.texts("expected_answers")
-    if not answers:
-        first = record.optional_text("expected_text")
-        answers = [*([] if first is None else [first]), *record.texts("expected_alternatives")]
+    first = record.optional_text("expected_text")
+    answers = [
+        *record.texts("expected_answers"),
+        *([] if first is None else [first]),
+        *record.texts("expected_alternatives"),
+    ]
     negatives = record.texts("negative_answers")
-    ids = record.identifiers(*IDS)
+    ids = [name for field in IDS for name in record.identifiers(field)]
     try:
         return Query(
             query_id=record.identifier("query_id", "id"),

@@ -43,10 +43,11 @@ from judged.evaluation.datasets.query import (
 Value = TypeVar("Value", list[object], dict[str, object])
 
 _LIST = re.compile(
-    r"""(\w+\.)?(array|Index|frozenset|dict_keys|<\w+>)?[\s(]*(\[|[({]\s*['"][^'"]*['"]\s*[,}])"""
+    r"""(\w+\.)?(array|tensor|Index|Series|deque|frozenset|OrderedSet|dict_keys|<\w+>)?"""
+    r"""[\s(]*(\[|[({]\s*['"][^'"]*['"]\s*[,}])"""
 )
 """The beginning of a cell of answers that is a list in any notation, not a text in brackets."""
-_NO_ID = re.compile(r"""^['(]|[\s"\[\]{}|;，、；｜]""")  # noqa: RUF001 - as people type them
+_NO_ID = re.compile(r"""^['(]|[\s"\[\]{}|;،؛，、；｜]""")  # noqa: RUF001 - as people type them
 """Marks of an id that was cut out of a list; ids that really have them need a JSON list."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 """Beginnings of texts that spreadsheets compute as formulas, or that are quoted by a "'"."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import pandas as pd
 import pytest
@@ -21,11 +22,16 @@ CALLS = [
     "[np.str_('kb-1'), np.str_('kb-2')]",
     "Index(['kb-1', 'kb-2'], dtype='object')",
     "dict_keys(['kb-1', 'kb-2'])",
+    "deque(['kb-1', 'kb-2'])",
+    "tensor(['kb-1', 'kb-2'])",
+    "OrderedSet(['kb-1', 'kb-2'])",
 ]
 NO_IDS = [
     *CALLS,
     "kb-1|kb-2",
     "kb-1; kb-2",
+    "kb-1،kb-2",
+    "kb-1؛kb-2",
     "kb-1 kb-2",
     "kb-1\tkb-2",
     "kb-1|kb-2, kb-3",
@@ -124,6 +130,31 @@ def test_no_cell_like_a_list_is_an_id(tmp_path, read, cell: str):
     with pytest.raises(FileError, match=r"(a|rows).*:\d: has 'expected_doc_ids' ") as caught:
         read(tmp_path, "expected_doc_ids", cell)
     assert "JSON" in str(caught.value) or "neither text" in str(caught.value)
+
+
+def test_a_column_that_pandas_numbered_is_told(tmp_path):
+    (tmp_path / "a.csv").write_text("query_text,expected_answers,expected_answers.1\nwho,x,y\n")
+    _, findings = validate(tmp_path / "a.csv")
+    (finding,) = findings
+    assert "has 'expected_answers.1'" in finding.text
+    assert "did you mean 'expected_answers'?" in finding.text
+
+
+@pytest.mark.parametrize("read", [Dataset.from_rows, Dataset.load])
+def test_fields_of_several_names_are_all_read(tmp_path, read):
+    row = {
+        "query_text": "who",
+        "query_id": "q1",
+        "expected_answers": ["a"],
+        "expected_text": "b",
+        "expected_alternatives": ["c", "a"],
+        "expected_doc_ids": ["d1"],
+        "relevant_docs": ["d2", "d1"],
+    }
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    (query,) = read([row] if read == Dataset.from_rows else tmp_path / "a.jsonl").queries
+    assert query.expected_answers == ["a", "b", "c"]
+    assert query.relevant_document_ids == ["d1", "d2"]
 
 
 @pytest.mark.parametrize("cell", NO_ANSWERS)
