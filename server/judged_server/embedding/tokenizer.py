@@ -67,6 +67,9 @@ class TokenizedText:
     fault: tuple[str, str] | None = None
 
 
+_NO_WORDS = TokenizedText((), fault=(UNSUPPORTED_TEXT, _NOTHING_KNOWN))
+
+
 class WindowTokenizer:
     """A model's tokenizer with its window. Safe to call from several threads."""
 
@@ -110,12 +113,15 @@ class WindowTokenizer:
         short = [i for i, text in enumerate(texts) if len(text) <= self._piece_chars]
         token_ids = dict(zip(short, self._encode_batch([texts[i] for i in short]), strict=True))
         wanted = None if long_text == WINDOW_MAX else self.capacity + 1
-        return [
-            self._to_windows(
-                token_ids[i] if i in token_ids else self._encode_long(text, wanted), long_text
-            )
-            for i, text in enumerate(texts)
-        ]
+        found = []
+        for i, text in enumerate(texts):
+            ids = token_ids[i] if i in token_ids else self._encode_long(text, wanted)
+            is_blank = not text[len(self._prefix) :].strip()
+            if ids is not None and len(ids) <= len(self._prefix_ids) and not is_blank:
+                found.append(_NO_WORDS)  # such as letters of private use, which are dropped
+            else:
+                found.append(self._to_windows(ids, long_text))
+        return found
 
     def _to_windows(self, token_ids: TokenIds | None, long_text: str) -> TokenizedText:
         if token_ids is None:
@@ -152,7 +158,7 @@ class WindowTokenizer:
                     flag |= Flag.UNKNOWN_TOKENS
             known.append(self._wrap(token_ids))
         if not known:
-            return TokenizedText((), fault=(UNSUPPORTED_TEXT, _NOTHING_KNOWN))
+            return _NO_WORDS
         return TokenizedText(tuple(known), flag)
 
     def _head(self, token_ids: TokenIds) -> TokenIds:

@@ -60,8 +60,10 @@ _TABLES = 5  # tables over pairs of systems, with one column per system
 _RANKS = ("kendall_tau", "tau_ap")
 
 _NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d*)?")
-_YES = ("yes", "y", "true", "t", "1", "да", "ja", "oui", "sí", "si", "sim", "是")
-_NO = ("no", "n", "false", "f", "0", "нет", "nein", "nee", "non", "não", "否")
+_BETWEEN = re.compile(r"(?<=[^\W\d_])[\s/_-]+(?=[^\W\d_])")
+_TRUE = "yes y true t 1 да ja oui sí sì si sim tak evet 是 はい 예 네 نعم"
+_FALSE = "no n false f 0 нет nein nee non não nie hayır 否 いいえ 아니요 لا"  # noqa: RUF001
+_YES, _NO = _TRUE.split(), _FALSE.split()
 """Spellings of true and false that spreadsheets, models and people mix."""
 
 
@@ -127,8 +129,12 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
 
 
 def _folded(category: str) -> str:
-    """Return a form that is equal for spellings of one category: `Yes `, `yes`, `TRUE`, `1`."""
-    text = plain_form(category).casefold().strip(" .,;:!?'\"`*")
+    """Return a form that is equal for spellings of one category: `Yes `, `TRUE` and `1`.
+
+    As it is for `not relevant` and `NotRelevant`.
+    """
+    text = plain_form(category).casefold().strip(" .,;:!?'\"`*()[]{}")
+    text = _BETWEEN.sub("", text)
     if _NUMBER.fullmatch(text):
         text = f"{float(text):g}"
     return "yes" if text in _YES else "no" if text in _NO else text

@@ -98,6 +98,13 @@ def spelling_warnings(categories: list[str], *columns: list[int]) -> list[str]:
         ("caf\u00e9", "cafe\u0301"),
         ("ok\u200b", "ok"),
         ("\uff11", "1"),
+        ("not relevant", "not_relevant"),
+        ("not-relevant", "NotRelevant"),
+        ("very good", "very  good"),
+        ("[[A]]", "A"),
+        ("n/a", "NA"),
+        ("sì", "yes"),
+        ("いいえ", "no"),
     ],
 )
 def test_categories_that_are_one_to_people_are_told(pair):
@@ -114,6 +121,8 @@ def test_categories_that_are_one_to_people_are_told(pair):
         ("C", "C#"),
         ("+", "-"),
         ("1", "-1"),
+        ("1-2", "12"),
+        ("1 2", "12"),
         ("1", "2"),
         ("10", "1"),
         ("good", "bad"),
