@@ -20,6 +20,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from judged import Client, JudgedError, QueryGroup
 from judged.v1 import groups_pb2
@@ -32,7 +33,7 @@ from tests.integration.server_process import ServerProcess, running_server, unti
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not run: /proc")
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, RST_STREAM, SETTINGS, PING = 1, 3, 4, 6
+DATA, HEADERS, RST_STREAM, SETTINGS, PING = 0, 1, 3, 4, 6
 GROUP = QueryGroup(f"q {TEXT}", [TEXT], [TEXT])
 
 
@@ -176,6 +177,34 @@ def test_more_connections_than_descriptors_are_survived(server: ServerProcess):
 
     until(is_served_again)
     assert server.process.poll() is None
+
+
+@pytest.mark.parametrize("method", ["BatchJudge", "StreamJudge"])
+def test_replies_that_nobody_reads_are_counted_until_their_caller_leaves(method: str):
+    texts = [f"{n}" for n in range(700)]  # a reply is some 4 MB
+    groups = [groups_pb2.QueryGroup(query="q", expected=texts, retrieved=texts)]
+    spec = groups_pb2.JudgeSpec(kind="exact")
+    messages: list[Message] = [pb.BatchJudgeRequest(judge=spec, groups=groups)]
+    if method == "StreamJudge":
+        start, chunk = pb.StreamJudgeStart(judge=spec), pb.JudgeChunk(chunk_id=1, groups=groups)
+        messages = [pb.StreamJudgeRequest(start=start), pb.StreamJudgeRequest(chunk=chunk)]
+    sent = [message.SerializeToString() for message in messages]
+    body = b"".join(b"\0" + struct.pack(">I", len(raw)) + raw for raw in sent)
+    headers = call_headers(f"/judged.v1.JudgeService/{method}")
+    limits = ("--max-pending-bytes", str(40 << 20), "--default-deadline-s", "5")
+    with running_server("--metrics-listen", "127.0.0.1:0", *limits) as server:
+        with connected(server) as unread:
+            # No reply may be longer than 2 kB: enough for a start.
+            unread.sendall(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2_000)))
+            for stream in range(1, 13, 2):
+                unread.sendall(frame(HEADERS, 4, stream, headers) + frame(DATA, 1, stream, body))
+            # Those that wait for room wait in vain.
+            until(lambda: '"DEADLINE_EXCEEDED"' in server.log_text())
+            until(lambda: gauge(server, "judged_calls_in_work") == 0)
+            assert 8e6 < gauge(server, "judged_request_bytes_in_work") < 40e6
+            assert is_served(server)
+        until(lambda: gauge(server, "judged_request_bytes_in_work") == 0)
+        assert "never retrieved" not in server.log_text()
 
 
 @pytest.mark.timeout(300)

@@ -175,8 +175,12 @@ class CallInterceptor:
                         message = self.receiver.each(requests, reader, call)
                     else:
                         message = await receive(context.read, reader, call)
-                    work = inner(message, call)
-                    reply = await (self._write_all(context, work) if streams else work)
+                    work, reply = inner(message, call), None
+                    if streams:
+                        await self._write_all(call, work)
+                    else:
+                        reply = _written_bytes(await work)
+                        await self.receiver.hold(reply, call)
             except BaseException as error:
                 wire = _failure(call, error)
                 if wire is None:
@@ -193,7 +197,7 @@ class CallInterceptor:
 
         return handle
 
-    async def _write_all(self, context: Context, replies: AsyncGenerator[Any, None]) -> None:
+    async def _write_all(self, call: Call, replies: AsyncGenerator[Any, None]) -> None:
         """Write the replies of a stream.
 
         Raises DeadlineExceeded when the caller stops reading.
@@ -202,9 +206,10 @@ class CallInterceptor:
         # Closed at once, so that the tasks it started never outlive the call.
         async with aclosing(replies):
             async for reply in replies:
+                write = await self.receiver.writing(reply, call)
                 try:
                     async with asyncio.timeout(unread_s):
-                        await context.write(reply)
+                        await write
                 except TimeoutError:
                     raise errors.DeadlineExceeded(
                         f"no reply was read for {unread_s:g} s; read them as they come"
@@ -223,6 +228,8 @@ class CallInterceptor:
         call = Call(name, context, metadata, request_id, counted, started, task)
         if counted and telemetry.tracer is not None:
             call.span = telemetry.tracer.call(name, metadata)
+        if task is not None:
+            task.add_done_callback(lambda _: call.room.close())  # once the reply has been sent
         self._calls[task] = call
         self._begun += counted
         return call
@@ -253,14 +260,13 @@ class CallInterceptor:
         except grpc.aio.AbortError as aborted:
             # gRPC stores the error in the call; its frames would make a reference cycle.
             aborted.__traceback__ = aborted.__context__ = None
-        except TimeoutError:
-            # The status waits behind unread replies; gRPC delivers it when the caller reads on.
+        except Exception:  # noqa: BLE001 - gRPC's own, or the time is over
+            # The status can't be sent before the replies that the caller has not read.
             raise asyncio.CancelledError from None
 
     def _end(self, call: Call) -> None:
         """Unregister a call that has ended; record it in metrics, trace and log."""
         took = time.perf_counter() - call.started
-        call.room.close()
         self._calls.pop(call.task, None)
         if call.code == "CANCELLED":
             left_s = call.deadline - asyncio.get_running_loop().time()

@@ -287,8 +287,7 @@ class HttpCall:
             async with asyncio.timeout(self.time_remaining()):
                 reply = await handle(None, self)
                 if not (self._method.server_streaming or STATUS_TRAILER in self._trailers):
-                    if isinstance(reply, bytes):  # already serialized for gRPC
-                        reply = GetMessageClass(self._method.output_type).FromString(reply)
+                    reply = GetMessageClass(self._method.output_type).FromString(reply)
                     body = await run_by_size(reply.ByteSize(), to_json, reply)
         except (TimeoutError, errors.JudgedError) as error:
             late = errors.DeadlineExceeded(
