@@ -26,6 +26,7 @@ LAST_REPLIES_S = 1.5
 _HEADER_BYTES = 8190
 _CODES = {401: 16, 403: 7, 404: 5, 405: 12, 500: 13}
 """Codes of google.rpc.Code by HTTP status; others become INVALID_ARGUMENT, 3."""
+_CONTINUE = "100-continue"
 _KEPT = frozenset({"Allow", "WWW-Authenticate"})
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -81,6 +82,8 @@ async def _guarded(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], request: web.BaseRequest
 ) -> web.StreamResponse:
     """Run a request's handler; turn what it raises into an error response."""
+    if request.headers.get("Expect", _CONTINUE).lower() != _CONTINUE:
+        return failure(HTTPStatus.EXPECTATION_FAILED, f"expect: takes {_CONTINUE} alone")
     try:
         return await handler(request)
     except web.HTTPException as error:
