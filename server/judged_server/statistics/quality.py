@@ -12,6 +12,7 @@ a threshold is measured on labels that did not choose it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -214,13 +215,13 @@ def choose_thresholds(
 
     The value of PRECISION_FLOOR is the recall. A threshold that can't be chosen is None.
     """
-    fold_of, n_folds = cluster_folds(items, folds, options.seed)
+    masks = cluster_folds(items, folds, options.seed)
     warnings = []
-    if n_folds < 2:
+    if len(masks) < 2:
         warnings.append(
             "thresholds are not cross-validated: all labels are of one cluster; label others"
         )
-    held_out = [_held_out(items, criterion, floor, fold_of, n_folds) for criterion in _VALUES]
+    held_out = [_held_out(items, criterion, floor, masks) for criterion in _VALUES]
     kept = ~np.isnan(held_out[0])  # the same folds have verdicts for all criteria
     labels, columns = items.labels[kept], []
     for verdicts in held_out:
@@ -288,20 +289,17 @@ def _counts(verdicts: BoolArray, labels: BoolArray) -> FloatArray:
     return np.array([[column.sum() for column in confusion_columns(verdicts, labels)]])
 
 
-def cluster_folds(items: LabelledScores, folds: int, seed: int) -> tuple[IntArray, int]:
-    """Return the fold of each item, without splitting clusters, and the number of folds."""
+def cluster_folds(items: LabelledScores, folds: int, seed: int) -> list[BoolArray]:
+    """Return a mask of the items of each fold; clusters are not split."""
     place, n_clusters = numbered(items.clusters, len(items.labels))
     n_folds = min(folds, n_clusters)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n_clusters)
-    return (order % n_folds)[place], n_folds
+    fold_of = (order % n_folds)[place]
+    return [fold_of == fold for fold in range(n_folds)]
 
 
 def _held_out(
-    items: LabelledScores,
-    criterion: ThresholdCriterion,
-    floor: float,
-    fold_of: IntArray,
-    n_folds: int,
+    items: LabelledScores, criterion: ThresholdCriterion, floor: float, masks: Sequence[BoolArray]
 ) -> FloatArray:
     """Return each item's verdict under the threshold of the other folds: 1, 0, or NaN for none.
 
@@ -309,8 +307,7 @@ def _held_out(
     folds are equal, the criterion is undefined and the fold has no verdicts.
     """
     verdicts = np.full(len(items.labels), np.nan)
-    for fold in range(n_folds if n_folds > 1 else 0):
-        inside = fold_of == fold
+    for inside in masks if len(masks) > 1 else ():
         others = LabelledScores(items.scores[~inside], items.labels[~inside])
         if others.labels.any() and not others.labels.all():
             threshold = best_threshold(others, criterion, floor)

@@ -230,11 +230,10 @@ class FrontierOptions(CascadeOptions):
 def frontier(items: StagedItems, options: FrontierOptions) -> CascadeFrontier:
     """Return the best cascades by the first half of the labels, tested on the other half."""
     labelled = LabelledScores(np.zeros(len(items.labels)), items.labels, items.clusters)
-    half, _ = cluster_folds(labelled, 2, options.seed)
     n_clusters = len(np.unique(items.clusters))
     rule = f"are {n_clusters}; label items of {2 * _MIN_HALF} queries at least"
     need(n_clusters >= 2 * _MIN_HALF, "clusters", rule)
-    proposing, certifying = np.flatnonzero(half == 0), np.flatnonzero(half == 1)
+    proposing, certifying = map(np.flatnonzero, cluster_folds(labelled, 2, options.seed))
     made = best_cascades(items, proposing, may_abstain=options.may_abstain)
     top_cost = max(judge.cost for judge in items.stages)
     keep = [

@@ -225,10 +225,8 @@ def _refusal(items: LabelledScores) -> str:
 
 def _held_out(items: LabelledScores, prior: Platt, folds: int, seed: int) -> FloatArray:
     """Return each item's probability by a calibration on the other folds."""
-    fold_of, n_folds = cluster_folds(items, folds, seed)
     probabilities = np.empty(len(items.labels))
-    for fold in range(n_folds):
-        inside = fold_of == fold
+    for inside in cluster_folds(items, folds, seed):
         made = fit(items.scores[~inside], items.labels[~inside], prior) or prior
         probabilities[inside] = made.probabilities(items.scores[inside])
     return probabilities

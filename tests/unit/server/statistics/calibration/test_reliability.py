@@ -126,15 +126,13 @@ class TestFewLabels:
 def test_no_label_judges_what_it_taught() -> None:
     """With two folds the probabilities of one half follow the labels of the other alone."""
     items = drawn(400, 1.0, 0.0, per_cluster=8)
-    folds, n_folds = cluster_folds(items, 2, OPTIONS.seed)
-    first = folds == 0
-    made = [
-        fit(items.scores[folds == f], items.labels[folds == f], Platt()) for f in range(n_folds)
-    ]
+    first, second = cluster_folds(items, 2, OPTIONS.seed)
+    made = [fit(items.scores[half], items.labels[half], Platt()) for half in (first, second)]
     expected = np.where(
         first, made[1].probabilities(items.scores), made[0].probabilities(items.scores)
     )
     found = reliability(items, None, 2, OPTIONS)
     assert found.brier.value == pytest.approx(np.mean((expected - items.labels) ** 2))
     assert items.clusters is not None
-    assert all(len(set(folds[items.clusters == c])) == 1 for c in range(50))
+    assert all(len(set(first[items.clusters == c])) == 1 for c in range(50))
+    assert (first ^ second).all()
