@@ -67,6 +67,10 @@ class TokenizedText:
     fault: tuple[str, str] | None = None
 
 
+_DROPPED = re.compile(
+    r"(?=.*\S)[\s\x00-\x08\x0e-\x1b\x7f-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]+", re.DOTALL
+)
+"""A text of control characters and letters of private use, which BERT tokenizers drop."""
 _NO_WORDS = TokenizedText((), fault=(UNSUPPORTED_TEXT, _NOTHING_KNOWN))
 
 
@@ -113,15 +117,14 @@ class WindowTokenizer:
         short = [i for i, text in enumerate(texts) if len(text) <= self._piece_chars]
         token_ids = dict(zip(short, self._encode_batch([texts[i] for i in short]), strict=True))
         wanted = None if long_text == WINDOW_MAX else self.capacity + 1
-        found = []
-        for i, text in enumerate(texts):
-            ids = token_ids[i] if i in token_ids else self._encode_long(text, wanted)
-            is_blank = not text[len(self._prefix) :].strip()
-            if ids is not None and len(ids) <= len(self._prefix_ids) and not is_blank:
-                found.append(_NO_WORDS)  # such as letters of private use, which are dropped
-            else:
-                found.append(self._to_windows(ids, long_text))
-        return found
+        return [
+            _NO_WORDS
+            if _DROPPED.fullmatch(text, len(self._prefix))
+            else self._to_windows(
+                token_ids[i] if i in token_ids else self._encode_long(text, wanted), long_text
+            )
+            for i, text in enumerate(texts)
+        ]
 
     def _to_windows(self, token_ids: TokenIds | None, long_text: str) -> TokenizedText:
         if token_ids is None:

@@ -516,9 +516,8 @@ def _takes_back(lines: list[str], yes: bool) -> bool:
 def _score(line: str, text: str) -> float | None:
     """Return the number of the last line, unless another score is named before it."""
     said = _said(line, text, _BARE_SCORE, _SCORE_LINE, _SCORES)
-    if said is None or float(said) > 1 or (said == "1" and _OTHER_SCALE.search(text)):
-        return None
-    return float(said)
+    is_lowest = said == "1" and _OTHER_SCALE.search(text)
+    return float(said) if said and float(said) <= 1 and not is_lowest else None
 
 
 def _grade(line: str, text: str, rubric: Rubric) -> float | None:

@@ -413,9 +413,7 @@ def _numbers_differ(one: _Text, other: _Text) -> bool:
     if mine != theirs or len(one.numbers) != len(other.numbers):  # 1 000 and 1000, 1 1/2 and 1.5
         return False
     return any(
-        a.unit == b.unit
-        and not any(map(a.nearly, other.numbers))
-        and not any(map(b.nearly, one.numbers))
+        a.unit == b.unit and not any(map(a.nearly, other.numbers))
         for a in one.numbers
         for b in other.numbers
     )
