@@ -272,8 +272,9 @@ def _started(asking: Asking | None, progress: Callable[[int], object]) -> Iterat
             ray.shutdown()
             if address != "local" or not may_retry:
                 raise Problem(f"Ray did not start: {error}") from None
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors are raised, too
     context = ray.data.DataContext.get_current()
+    # Its errors are raised, too. Only now: importing ray.data sets the level.
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     context.enable_progress_bars, context.raise_original_map_exception = False, True
     ledger, over = ray.remote(_Job).options(num_cpus=0).remote(asking), threading.Event()
 
@@ -290,7 +291,10 @@ def _started(asking: Asking | None, progress: Callable[[int], object]) -> Iterat
         cause = getattr(error, "cause", error)
         if isinstance(cause, JudgedError):
             raise cause from None
-        raise Problem(f"the job of Ray ended: {cause}; run it again") from None
+        why = str(cause).partition("\n")[0]
+        raise Problem(
+            f"the job of Ray ended: {type(cause).__name__}: {why}; run it again"
+        ) from None
     finally:
         over.set()
         thread.join()
