@@ -197,6 +197,12 @@ def need_list(
     return read(values)
 
 
+def refuse_empty(values: Sequence[object], field: str) -> None:
+    """Raise InvalidArgument for an empty list; `field` is its name, in the plural."""
+    if not values:
+        raise InvalidArgument.of_field(field, f"must hold at least one {field[:-1]}")
+
+
 def refuse_set(values: object, field: str) -> None:
     """Raise WrongType for a set, whose order differs from one process to the next."""
     if type(values) not in (list, tuple) and isinstance(values, AbstractSet):

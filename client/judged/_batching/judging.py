@@ -19,7 +19,7 @@ from judged._convert import (
     write_group,
     write_judge,
 )
-from judged._inputs import need_list
+from judged._inputs import need_list, refuse_empty
 from judged._transport.call import CHUNKS_IN_FLIGHT, derived_id, rename_paths
 from judged._views import Listed
 from judged.v1 import judge_service_pb2 as pb
@@ -263,8 +263,8 @@ class Batch:
     ) -> None:
         # Lazy groups are checked as they are sent, and not kept.
         self._listed = isinstance(groups, Listed)
-        if not self._listed and not groups:
-            raise errors.InvalidArgument.of_field("groups", "must hold at least one group")
+        if not self._listed:
+            refuse_empty(groups, "groups")
         self._groups = groups
         self._judge = judge
         self._asking = asking

@@ -12,7 +12,7 @@ from judged import errors
 from judged._batching.judging import PASSING, Progress, packed
 from judged._codec import read_fields, write_at, write_fields
 from judged._convert import CostLimit, missing_for, read_error
-from judged._inputs import need_list
+from judged._inputs import need_list, refuse_empty
 from judged._transport.call import Attempts, Stream, rename_paths
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
@@ -57,9 +57,8 @@ class Scoring(Stream[AnswerScore]):
         super().__init__()
         self._items = list(need_list(items, "items", "AnswerItem"))
         self._rubrics = as_rubrics(rubrics)
-        for name, given in (("items", self._items), ("rubrics", self._rubrics)):
-            if not given:
-                raise errors.InvalidArgument.of_field(name, f"must hold at least one {name[:-1]}")
+        refuse_empty(self._items, "items")
+        refuse_empty(self._rubrics, "rubrics")
         _check_item_ids(self._items)
         written = (
             (place, write_at(f"items[{place}]", scores_pb2.AnswerItem, item))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
 
 from judged._files import FileError, FileWarning, decode, read_lines
 from judged._inputs import LARGEST_GRADE, read_number
@@ -33,27 +32,9 @@ _ROUNDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The columns of a file, the place of the number among them, and what errors say."""
+_QRELS = "topic 0 document grade"
+_RUN = "topic Q0 document rank score tag"
 
-    columns: str
-    place: int
-    rule: str
-    empty: str
-
-
-_QRELS = _Layout(
-    "topic 0 document grade", 3, "the grade {!r} is not a whole number", "holds no judgement"
-)
-_RUN = _Layout(
-    "topic Q0 document rank score tag",
-    4,
-    "the score {!r} is not a finite number in single precision",
-    "holds no retrieved document",
-)
-
-Number = TypeVar("Number", int, float)
 Grades = Mapping[str, Mapping[str, int]]
 """Topic to document id to grade."""
 
@@ -74,7 +55,10 @@ def read_qrels(path: Path | str) -> Grades:
     """Return the grades of a file of `topic iteration document grade`. Raises FileError."""
 
     def judgements() -> Iterator[_Judgement]:
-        for number, (topic, of, document, _), grade in _columns(path, _QRELS, read_grade):
+        for number, (topic, of, document, raw) in _columns(path, 4, _QRELS, "holds no judgement"):
+            grade = read_grade(raw)
+            if grade is None:
+                raise FileError(str(path), number, f"the grade {raw!r} is not a whole number")
             yield number, topic, document, grade, of
 
     return _grades(path, judgements())
@@ -151,10 +135,16 @@ class TrecRun(View):
 
         As in trec_eval, only the score ranks. `warnings` say where the rank column differs.
         """
+        name = str(path)
         scores: dict[str, dict[str, float]] = {}
         ranks: dict[str, list[float | None]] = {}
         duplicates = 0
-        for _, (topic, _, document, rank, _, _), score in _columns(path, _RUN, _read_score):
+        lines = _columns(path, 6, _RUN, "holds no retrieved document")
+        for number, (topic, _, document, rank, raw, _) in lines:
+            score = read_number(raw)
+            if score is None or abs(score) > LARGEST_SCORE:
+                problem = f"the score {raw!r} is not a finite number in single precision"
+                raise FileError(name, number, problem)
             of_topic = scores.setdefault(topic, {})
             if document in of_topic:
                 duplicates += 1
@@ -204,29 +194,16 @@ def single(score: float) -> float:
     return rounded
 
 
-def _read_score(text: str) -> float | None:
-    score = read_number(text)
-    return None if score is None or abs(score) > LARGEST_SCORE else score
-
-
-def _columns(
-    path: Path | str, layout: _Layout, read: Callable[[str], Number | None]
-) -> Iterator[tuple[int, list[str], Number]]:
-    """Yield (line, columns, number) of a file, split at ASCII white space, as trec_eval does.
-
-    `read` returns the number of a text, None if it is invalid. Raises FileError.
-    """
-    name, n = str(path), layout.columns.count(" ") + 1
-    for number, raw in read_lines(path, layout.empty):
-        columns = [decode(column, name, number) for column in raw.split()]
-        found = read(columns[layout.place]) if len(columns) == n else None
-        if found is None:
+def _columns(path: Path | str, n: int, layout: str, empty: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, columns) of a file, split at ASCII white space, as trec_eval does."""
+    name = str(path)
+    for number, raw in read_lines(path, empty):
+        columns = raw.split()
+        if len(columns) != n:
             other = _other_layout(decode(raw, name, number), len(columns), n)
-            problem = f"has {len(columns)} columns instead of {n}: {layout.columns}{other}"
-            if len(columns) == n:
-                problem = layout.rule.format(columns[layout.place])
+            problem = f"has {len(columns)} columns instead of {n}: {layout}{other}"
             raise FileError(name, number, problem)
-        yield number, columns, found
+        yield number, [decode(column, name, number) for column in columns]
 
 
 def _other_layout(text: str, found: int, wanted: int) -> str:
