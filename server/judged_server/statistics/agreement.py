@@ -133,8 +133,7 @@ def _folded(category: str) -> str:
 
     As it is for `not relevant` and `NotRelevant`.
     """
-    text = plain_form(category).casefold().strip(" .,;:!?'\"`*()[]{}")
-    text = _BETWEEN.sub("", text)
+    text = _BETWEEN.sub("", plain_form(category).casefold().strip(" .,;:!?'\"`*()[]{}"))
     if _NUMBER.fullmatch(text):
         text = f"{float(text):g}"
     return "yes" if text in _YES else "no" if text in _NO else text

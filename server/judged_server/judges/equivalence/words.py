@@ -297,9 +297,9 @@ class _Number:
     def nearly(self, other: _Number) -> bool:
         """Return whether the amounts are equal, near if they may be rounded, or 1995 and 95."""
         low, high = sorted((abs(self.amount), abs(other.amount)))
-        rounded = high >= 10_000 or high % 1 or low % 1
         ends = high > 1000 and high % 100 == low
-        return ends or math.isclose(low, high, rel_tol=0.01 if rounded else 0)
+        tolerance = 0.01 if high >= 10_000 or high % 1 or low % 1 else 0
+        return ends or math.isclose(low, high, rel_tol=tolerance)
 
     def agrees(self, other: _Number) -> bool:
         """Return whether both may be the same amount; either may lack its unit."""
