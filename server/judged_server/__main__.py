@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -26,6 +27,8 @@ def _not_installed(error: ModuleNotFoundError) -> str:
     )
 
 
+# Ctrl-C ends the process at once while it imports: an interrupted import can crash it.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 try:
     import resource
 
@@ -39,6 +42,7 @@ try:
 except ModuleNotFoundError as missing:
     print(_not_installed(missing), file=sys.stderr)
     sys.exit(2)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _INTERRUPTED = 128 + 2
 """The exit status after Ctrl-C."""
@@ -151,6 +155,7 @@ def serve(settings: Settings) -> None:
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _write_no_core_dumps()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as for the imports above; App sets its own
     # Imported here, so that managing models does not pay for gRPC.
     from judged_server.app import App  # noqa: PLC0415
 
