@@ -25,7 +25,8 @@ from functools import cache
 from itertools import repeat
 from typing import Any, ClassVar
 
-from judged._batching.judging import PASSING, cut
+from judged._batching.judging import PASSING, cut, packed
+from judged._batching.scoring import PART_BYTES, PART_SCORES
 from judged._convert import CostLimit, missing_for
 from judged._local import local
 from judged._transport.call import CHUNKS_IN_FLIGHT
@@ -270,8 +271,8 @@ class _Question(ABC):
         """Return the item to ask for a row."""
 
     def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
-        """Yield the rows of each call."""
-        yield list(items)
+        """Yield the rows of each call: one message, so that a refused call has spent nothing."""
+        raise NotImplementedError
 
     @abstractmethod
     def _call(
@@ -360,6 +361,12 @@ class Scoring(_Question):
 
     def _item(self, place: int, values: Mapping[str, Any]) -> AnswerItem:
         return AnswerItem(str(place), **values)
+
+    def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
+        # A character has 4 bytes at most.
+        texts = ((at, (i.query, i.answer, *i.references, *i.contexts)) for at, i in items.items())
+        sized = ((at, (4 * sum(map(len, each)), 1)) for at, each in texts)
+        return packed(sized, (PART_BYTES, PART_SCORES))
 
     def _call(
         self, client: Client, items: Sequence[AnswerItem], asking: Asking | None, timeout: float
