@@ -247,15 +247,16 @@ class TestScoring:
         assert found["status"].to_pylist() == ["ERROR", "OK"]
         assert found["error"].to_pylist()[0].startswith("LIMIT_EXCEEDED: answer: ")
 
-    def test_a_refused_item_spends_nothing_unseen_of_a_limit(self, target: str):
-        n, limit = 1000, 0.2
-        answers = [f"{i} " + "a" * 900 for i in range(n)] + ["a" * 1001]
-        given = pa.table({"id": range(n + 1), "query": ["q"] * (n + 1), "answer": answers})
-        asked = Scoring(target, "answer_relevance", asking=Asking(max_cost=limit), every_row=True)
-        answered = asked.ask(given)
-        assert answered.table["error"].to_pylist()[-1].startswith("LIMIT_EXCEEDED: answer: ")
-        assert 0 < answered.usage.cost <= limit
-        assert answered.usage.calls == answered.table["status"].to_pylist().count("OK") > 0
+    def test_a_refused_item_spends_nothing_beyond_a_limit(
+        self, target: str, provider: ScriptedProvider
+    ):
+        answers = [f"{i} " + "a" * 950 for i in range(3500)] + ["a" * 1001]  # two messages
+        given = pa.table({"id": range(3501), "query": ["q"] * 3501, "answer": answers})
+        asking, before = Asking(max_cost=0.01), provider.requests
+        found = Scoring(target, "answer_relevance", asking=asking, every_row=True).ask(given)
+        assert found.table["error"].to_pylist()[-1].startswith("LIMIT_EXCEEDED: answer: ")
+        assert 0 < found.usage.cost <= 0.01
+        assert 0 < found.usage.calls == provider.requests - before
 
 
 FORKS = """
