@@ -40,21 +40,6 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, line: str, message: s
         load({}, path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"max_groups = ", "is not TOML: Invalid value"),
-        (b"\xff\xfe", "is not UTF-8; save it as UTF-8"),
-        (b"max_groups = " + b"[" * 10_000, "is not TOML: "),
-    ],
-)
-def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes, message: str):
-    path = tmp_path / "server.toml"
-    path.write_bytes(content)
-    with pytest.raises(SettingsError, match=message):
-        load({}, path)
-
-
 @pytest.mark.parametrize("value", ["inf", "nan", "1_0"])
 def test_flags_and_variables_are_held_to_the_same(monkeypatch, value: str):
     with pytest.raises(SettingsError, match="default_deadline_s"):

@@ -42,17 +42,6 @@ class TestAttempts:
                 clock[0] += attempts.wait_after(Unavailable("failed to connect"))
         assert clock[0] <= call.UNREACHED_S
 
-    def test_the_user_is_told_of_a_wait_and_of_its_end(self, caplog: pytest.LogCaptureFixture):
-        patience = Patience()
-        patience.answered()
-        attempts = Attempts(Deadline(1000), patience)
-        for _ in range(100):
-            attempts.wait_after(Unavailable("gone"))
-        assert len(caplog.messages) == 1
-        assert "waiting" in caplog.messages[0]
-        patience.answered()
-        assert "again" in caplog.messages[-1]
-
     def test_the_wait_is_never_shorter_than_the_server_wished(self):
         attempts = Attempts(Deadline(1000), Patience())
         assert attempts.wait_after(busy(3.0)) >= 3.0

@@ -1,4 +1,4 @@
-"""The engine: results in order, windows, what is kept, and nothing left behind."""
+"""The engine: what is kept, and nothing left behind."""
 
 import asyncio
 from dataclasses import replace
@@ -9,12 +9,6 @@ from judged_server.embedding import embedder as embedders
 from judged_server.tenant import EVERYBODY, TENANT, Tenant
 
 from tests.fakes.models.session import begun, queued, until
-
-
-class TestResults:
-    async def test_batches_are_cut_by_tokens_with_padding(self, make, session):
-        await make(batch_tokens=12).embed(["abcdef", "ab", "a", "b", "c"], "truncate")
-        assert session.batches == [["abcdef"], ["ab", "a", "b"], ["c"]]
 
 
 class TestCache:

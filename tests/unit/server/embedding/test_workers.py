@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 from judged_server.embedding.base import EMBEDDING_FAILED, OVERLOADED
-from judged_server.embedding.tokenizer import WindowTokenizer
 
-from tests.fakes.models import tiny_model
 from tests.fakes.models.session import Panic, until
-from tests.fakes.models.tiny_model import WINDOW
 
 
 class TestFaults:
@@ -40,21 +37,6 @@ class TestFaults:
         session.error, session.fail_on = error, "q"
         embedded = await make().embed(["q"], "truncate")
         assert embedded.faults[0][0] == OVERLOADED
-
-    async def test_a_tokenizer_that_panics_is_the_fault_of_its_texts(self, make):
-        class Panicking:
-            def encode_batch_fast(self, texts, **options):
-                if "q" in texts:
-                    raise Panic
-                return library.encode_batch_fast(texts, **options)
-
-        tokenizer = WindowTokenizer(tiny_model.tokenizer(), WINDOW)
-        library, tokenizer._tokenizer = tokenizer._tokenizer, Panicking()
-        embedder = make(tokenizer=tokenizer)
-        embedded = await embedder.embed(["a", "q"], "truncate")
-        assert {text: fault[0] for text, fault in embedded.faults.items()} == {1: EMBEDDING_FAILED}
-        assert not (await embedder.embed(["a"], "truncate")).faults
-        assert embedder.queued_tokens == 0
 
 
 class TestTrouble:

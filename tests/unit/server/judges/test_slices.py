@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.values.groups import VerdictDetail
-from judged.values.judges import JudgeIdentity, Usage
+from judged.values.judges import Usage
 from judged_server.domain import Group, ScoreColumns, VerdictFault, Verdicts
 from judged_server.judges.base import (
-    SLICE_COST,
-    PureJudge,
     cut_slices,
     group_cost,
     join_columns,
@@ -35,33 +31,6 @@ def test_slices_hold_every_context_once_and_in_order(whole, limit):
         if sum(map(group_cost, part)) > limit:  # only what can't be cut is above the limit
             assert len(part) == 1
             assert len(part[0].retrieved) <= 1
-
-
-class Recording(PureJudge):
-    """Scores contexts by the length of the retrieved text and remembers who called it how."""
-
-    identity = JudgeIdentity("k", "", 0.5, "s", "k", "f")
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int]] = []
-
-    def score(self, part: Sequence[Group]) -> ScoreColumns:
-        self.calls.append((threading.current_thread().name, sum(map(group_cost, part))))
-        return ScoreColumns(np.array([float(len(r)) for g in part for _, _, r in contexts(g)]))
-
-
-async def test_small_work_is_done_in_place_and_large_work_in_the_thread():
-    judge = Recording()
-    small = Group("", "q", ["e"], ["r"])
-    await judge.judge([small])
-    large = Group("", "q", ["e"], [str(i) * 1000 for i in range(5000)])
-    scores = (await judge.judge([large])).scores
-    assert scores.tolist() == [float(len(r)) for r in large.retrieved]
-    first, *others = judge.calls
-    assert first[0] == threading.current_thread().name
-    assert all(name.startswith("slices_") for name, _ in others)
-    assert len(others) > 5
-    assert group_cost(large) > SLICE_COST
 
 
 def test_joining_what_was_cut_gives_every_column_back():

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_server.scheduling.fairness import FairQueue, RoundRobin
+from judged_server.scheduling.fairness import RoundRobin
 from judged_server.tenant import Sender
 
 QUANTUM = 10.0
@@ -29,17 +29,6 @@ def take(senders: RoundRobin[Piece]) -> Piece:
     head = senders.first()
     assert senders.take(head[1]) == head
     return head
-
-
-def order(senders: RoundRobin[Piece], pieces: int) -> str:
-    return "".join(take(senders)[0] for _ in range(pieces))
-
-
-def test_who_comes_with_work_is_next():
-    senders = fill({"u": [QUANTUM, *[1.0] * 99]})
-    assert take(senders)[0] == "u"
-    put(senders, "l", [1.0] * 2)
-    assert order(senders, 3) == "llu"
 
 
 def test_nobody_has_more_turns_by_coming_again_and_again():
@@ -84,13 +73,3 @@ def test_all_is_done_and_each_has_its_share(work, weights):
         left[sender] -= 1
         done[sender] += cost
     assert not senders
-
-
-class TestFairQueue:
-    def test_batch_work_has_one_turn_of_eight(self):
-        queue: FairQueue[int] = FairQueue(QUANTUM)
-        for number in range(20):
-            queue.put(number, Sender("a"))
-            queue.put(100 + number, Sender("a", is_batch=True))
-        taken = [queue.take(QUANTUM) >= 100 for _ in range(16)]
-        assert taken == ([False] * 7 + [True]) * 2

@@ -3,8 +3,8 @@
 import dataclasses
 
 import pytest
-from judged_server.embedding.models.loading import load_embedder, open_session
-from judged_server.embedding.runtime.backend import PROVIDERS, Backend, RuntimeConfig
+from judged_server.embedding.models.loading import load_embedder
+from judged_server.embedding.runtime.backend import Backend, RuntimeConfig
 from judged_server.errors import ModelDamaged
 from judged_server.settings import SettingsError
 
@@ -41,12 +41,3 @@ def test_a_runtime_that_takes_the_cpu_for_a_device_is_refused(files, monkeypatch
     )
     with pytest.raises(SettingsError, match=r"backend cuda: .*took CPUExecutionProvider"):
         load_embedder(files, RuntimeConfig(Backend("cuda")))
-
-
-def test_a_gpu_gets_the_graph(files, monkeypatch):
-    from judged_server.embedding.models import loading
-
-    given = []
-    monkeypatch.setattr(loading, "OnnxSession", lambda *args: given.append(args))
-    open_session(files, RuntimeConfig(Backend("cuda"), threads=3))
-    assert given == [(str(files.graph), files.manifest.pooling, 3, PROVIDERS["cuda"])]
