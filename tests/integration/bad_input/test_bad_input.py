@@ -119,7 +119,7 @@ def test_a_group_with_an_empty_side_has_no_verdicts(stub: Any):
 @pytest.mark.parametrize("kind", ["exact", "token_overlap", "semantic"])
 def test_odd_texts_are_judged(text: str, kind: str, stub: Any):
     reply = stub.BatchJudge(batch(group(expected=[text], retrieved=[text]), kind=kind), timeout=60)
-    if kind == "semantic" and len(text) > 1 and not text.isspace() and "a" not in text:
+    if kind == "semantic" and text not in {"\u202e", "\u200b", "a\0b"}:
         # The model knows no word of these.
         assert [error.reason for error in reply.verdicts.errors] == [
             error_reason_pb2.ERROR_REASON_UNSUPPORTED_TEXT
