@@ -270,9 +270,9 @@ class _Question(ABC):
     def _item(self, place: int, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the question
         """Return the item to ask for a row."""
 
+    @abstractmethod
     def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
         """Yield the rows of each call: one message, so that a refused call has spent nothing."""
-        raise NotImplementedError
 
     @abstractmethod
     def _call(

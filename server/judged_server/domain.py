@@ -62,14 +62,14 @@ def check_unique(names: Sequence[str], field: str) -> None:
     for i, name in enumerate(names):
         first = places.setdefault(name, i)
         if first != i:
-            raise InvalidField(field.format(i), f"is that of {field.format(first)} again")
+            raise InvalidField(field.format(i), f"repeats {field.format(first)}")
 
 
 def check_ids(ids: Sequence[str], known: Container[str], field: str) -> None:
     """Raise InvalidField at `field.format(i)` for the first id that is repeated or unknown."""
     check_unique(ids, field)
     for i, name in enumerate(ids):
-        need(name in known, field.format(i), "is the id of no query that counts here; leave it out")
+        need(name in known, field.format(i), "is the id of no query that is measured; leave it out")
 
 
 def check_known(given: Iterable[str], known: Iterable[str], field: str, rule: str) -> None:

@@ -206,7 +206,7 @@ def _check_item_ids(items: Sequence[AnswerItem]) -> None:
     places: dict[str, int] = {}
     for i, item in enumerate(items):
         if (first := places.setdefault(item.item_id, i)) != i:
-            rule = f"is that of items[{first}] again; give every item an id of its own"
+            rule = f"repeats items[{first}].item_id; give every item an id of its own"
             raise errors.InvalidArgument.of_field(f"items[{i}].item_id", rule)
 
 

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from judged_server import errors, telemetry
@@ -35,6 +36,7 @@ from judged_server.api.requests import (
     count_fields,
 )
 from judged_server.api.status import WireError, to_wire, wire_error
+from judged_server.scheduling.concurrency import INLINE_BYTES
 from judged_server.settings import Settings
 from judged_server.telemetry import Logger, taken
 from judged_server.tenant import SENDER, TENANT, Sender
@@ -55,6 +57,8 @@ _STATUS_S = 1.0
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
 """An idle drain ends after QUIET_S without a new call, or after LONGEST_QUIET_S at most."""
 _DRAINING, _DRAINED_AFTER_S = "the server is shutting down; another replica may answer", 1.0
+_COPIES = 2
+"""The copies of a reply until it is sent: in Python and in gRPC."""
 _LOOK_S = 0.01
 """How often a drain checks for calls in work."""
 _CLOCKS_APART_S = 0.02
@@ -180,7 +184,7 @@ class CallInterceptor:
                         await self._write_all(call, work)
                     else:
                         reply = _written_bytes(await work)
-                        await self.receiver.hold(reply, call)
+                        await self._hold(reply, call)
             except BaseException as error:
                 wire = _failure(call, error)
                 if wire is None:
@@ -206,14 +210,44 @@ class CallInterceptor:
         # Closed at once, so that the tasks it started never outlive the call.
         async with aclosing(replies):
             async for reply in replies:
-                write = await self.receiver.writing(reply, call)
+                writing = await self._writing(reply, call)
                 try:
                     async with asyncio.timeout(unread_s):
-                        await write
+                        await writing
                 except TimeoutError:
                     raise errors.DeadlineExceeded(
                         f"no reply was read for {unread_s:g} s; read them as they come"
                     ) from None
+
+    async def _hold(self, reply: bytes, call: Call) -> None:
+        """Reserve the memory of a large reply until it is sent, in place of that of the request.
+
+        Waits for room. Raises Overloaded.
+        """
+        if len(reply) > INLINE_BYTES:
+            call.room.close()
+            wait = self.receiver.admission.wait_for_room
+            call.room = await wait(len(reply) * _COPIES, call.sender)
+
+    async def _writing(self, reply: Message, call: Call) -> Awaitable[None]:
+        """Return the write of a stream's reply, once there is room for it. Raises Overloaded.
+
+        gRPC keeps a reply that is not read, also after the call has ended.
+        """
+        size = reply.ByteSize()
+        if size <= INLINE_BYTES:
+            return call.context.write(reply)
+        wait = self.receiver.admission.wait_for_room
+        room = await wait(size * _COPIES, call.sender, call.kept)
+
+        def sent(written: asyncio.Future[None]) -> None:
+            room.close()
+            if not written.cancelled():
+                written.exception()  # else asyncio logs it as never retrieved
+
+        writing = asyncio.ensure_future(call.context.write(reply))
+        writing.add_done_callback(sent)
+        return asyncio.shield(writing)
 
     def _begin(self, method: MethodDescriptor, context: Context, *, counted: bool) -> Call:
         """Register a new call, and give it an id if its caller gave none."""

@@ -84,8 +84,6 @@ GROWTH = 5
 """Bytes of memory per byte of a request: 4.3 for a single one, 6 with memory that is freed late."""
 FIELD_BYTES = 128
 """Further bytes of memory per field: 53 to 118 were measured, with the shortest texts."""
-COPIES = 2
-"""Of a reply, in Python and in gRPC, until it is sent."""
 SMALL_MEMORY = 1 << 19
 """The most memory of a request of 64 KiB, unless it has more than 1,500 fields."""
 HELD_TO_FREE = 2.0
@@ -624,7 +622,7 @@ class Receiver:
     """Receives the messages of all calls of a server."""
 
     def __init__(self, admission: Admission, max_message_bytes: int) -> None:
-        self._admission = admission
+        self.admission = admission
         self._rates = TenantRates()
         self._most = max_message_bytes
         self._arrivals = Arrivals(admission, max_message_bytes)
@@ -635,40 +633,12 @@ class Receiver:
 
         Raises MalformedMessage, LimitExceeded, Overloaded, and TenantLimit.
         """
-        self._admission.check_pressure(0)
+        self.admission.check_pressure(0)
         raw = await self._arrivals.receive(read, call.sender)
         message, call.size, call.memory = await self.read(raw, reader, call)
         if call.memory:  # an empty message, as that of GetServerInfo, is always admitted
-            call.room = self._admission.admit(call.memory, call.sender)
+            call.room = self.admission.admit(call.memory, call.sender)
         return message
-
-    async def hold(self, reply: bytes, call: Call) -> None:
-        """Reserve the memory of a large reply until it is sent, in place of that of the request.
-
-        Waits for room. Raises Overloaded.
-        """
-        if len(reply) > INLINE_BYTES:
-            call.room.close()
-            call.room = await self._admission.wait_for_room(len(reply) * COPIES, call.sender)
-
-    async def writing(self, reply: Message, call: Call) -> Awaitable[None]:
-        """Return the write of a stream's reply, once there is room for it. Raises Overloaded.
-
-        gRPC keeps a reply that is not read, also after the call has ended.
-        """
-        write, size = call.context.write, reply.ByteSize()
-        if size <= INLINE_BYTES:
-            return write(reply)
-        room = await self._admission.wait_for_room(size * COPIES, call.sender, call.kept)
-
-        def sent(write: asyncio.Future[None]) -> None:
-            room.close()
-            if not write.cancelled():
-                write.exception()  # else asyncio logs it as never retrieved
-
-        begun = asyncio.ensure_future(write(reply))
-        begun.add_done_callback(sent)
-        return asyncio.shield(begun)
 
     async def strangers(self, read: Callable[[], Awaitable[Any]], reader: Reader, _: Call) -> Any:  # noqa: ANN401 - any message
         """Return the message of a call that needs no credential, such as a health check."""
@@ -694,7 +664,7 @@ class Receiver:
         when there is no room.
         """
         size = size_of(raw, self._most)
-        room = self._admission.wait_for_room
+        room = self.admission.wait_for_room
         admit = partial(room, sender=call.sender, kept=call.kept, waits=waits)
         if call.tenant.tokens_per_second is not None:
             if waits:

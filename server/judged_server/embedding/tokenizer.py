@@ -68,7 +68,9 @@ class TokenizedText:
 
 
 _DROPPED = re.compile(
-    r"(?=.*\S)[\s\x00-\x08\x0e-\x1b\x7f-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff]+", re.DOTALL
+    r"\s*[{0}][\s{0}]*".format(
+        r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ue000-\uf8ff\ufffd\U000f0000-\U0010ffff"
+    )
 )
 """A text of control characters and letters of private use, which BERT tokenizers drop."""
 _NO_WORDS = TokenizedText((), fault=(UNSUPPORTED_TEXT, _NOTHING_KNOWN))

@@ -146,7 +146,7 @@ class DistinctGroups:
         need(group.query_id != "", f"{path}.query_id", "must be set")
         place = len(self.places)
         first = self.places.setdefault(group.query_id, place)
-        rule = f"is that of groups[{first}].query_id again"
+        rule = f"repeats groups[{first}].query_id"
         need(first == place, f"{path}.query_id", rule)
         self._seen, self._n_received = {}, 0
 

@@ -156,7 +156,9 @@ class TestDimensions:
         score = score_of(stub, item("cut", contexts=contexts), rubric)
         assert texts_of(provider.asked[-1])["contexts"] == ["a" * 30, "é" * 5]
         (warning,) = score.warnings
-        assert "truncated to max_context_tokens (10): 2 of 3 shown" in warning
+        assert (
+            "truncated to max_context_tokens (10): 2 of 3 were shown, the last in part" in warning
+        )
         assert "|max_context_tokens:10|" in judge_of(stub, rubric).signature
 
 

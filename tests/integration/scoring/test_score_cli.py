@@ -158,7 +158,7 @@ class TestCommandLine:
         ("flags", "message"),
         [
             (["--rubric", "helpfulnes"], "no rubric is called 'helpfulnes'"),
-            (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: is that of rubrics[0]"),
+            (["--rubric", "helpfulness"] * 2, "--rubric helpfulness: repeats rubrics[0]"),
             (
                 ["--rubric", "helpfulness", "--min-score", "faithfulness=1"],
                 "--min-score faithfulness=1: is not measured; add --rubric faith",

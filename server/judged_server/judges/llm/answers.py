@@ -278,9 +278,10 @@ def show(rubric: Rubric, item: AnswerItem, max_context_tokens: int) -> RenderedT
         kept = within(item.contexts, BYTES_A_TOKEN * max_context_tokens)
         if kept is not item.contexts:
             fields["contexts"] = kept
+            is_cut = bool(kept) and kept[-1] != item.contexts[len(kept) - 1]
             warnings.append(
                 f"the contexts were truncated to max_context_tokens ({max_context_tokens}): "
-                f"{len(kept)} of {len(item.contexts)} shown, perhaps in part"
+                f"{len(kept)} of {len(item.contexts)} were shown" + ", the last in part" * is_cut
             )
     if "reference" in fields and len(item.references) > 1:
         warnings.append(

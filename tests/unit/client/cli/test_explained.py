@@ -19,8 +19,5 @@ class TestExplain:
 
 class TestRules:
     def test_speak_of_what_was_typed(self):
-        again = invalid("metrics[1]", "is that of metrics[0] again")
-        assert (
-            explain(again, of_metrics(["ap", "ap()"]))
-            == "--metric ap(): is that of metrics[0] again"
-        )
+        again = invalid("metrics[1]", "repeats metrics[0]")
+        assert explain(again, of_metrics(["ap", "ap()"])) == "--metric ap(): repeats metrics[0]"

@@ -133,7 +133,7 @@ class TestEvaluate:
         [
             ([], ["a"], "items: must hold at least one item"),
             (QUESTIONS, [], "rubrics: must hold at least one rubric"),
-            ([*QUESTIONS, QUESTIONS[2]], ["a"], r"items\[6\]\.item_id: is that of items\[2\]"),
+            ([*QUESTIONS, QUESTIONS[2]], ["a"], r"items\[6\]\.item_id: repeats items\[2\]"),
             ([QUESTIONS[0], Question("1", "\ud800")], ["a"], r"items\[1\]\.query: holds a lone"),
         ],
     )

@@ -54,7 +54,7 @@ class TestWithin:
         assert isinstance(found, RenderedText)
         assert found.fields["contexts"] == ["x" * 8]
         assert found.warnings == (
-            "the contexts were truncated to max_context_tokens (2): 1 of 2 shown, perhaps in part",
+            "the contexts were truncated to max_context_tokens (2): 1 of 2 were shown",
         )
 
     @given(
