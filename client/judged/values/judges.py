@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Any, TypeVar, cast
 
@@ -195,20 +194,13 @@ def _summed(one: Counts, other: Counts, **others: Any) -> Counts:  # noqa: ANN40
 
     The sum of a number and None is None; that of a cascade and None is the cascade.
     """
-    for name in _names(type(one)):  # type: ignore[arg-type]  # types are hashable
-        if name in others:
-            continue
-        a, b = getattr(one, name), getattr(other, name)
-        if a is not None and b is not None:
-            others[name] = a + b
-        else:
-            others[name] = (a or b) if name == "cascade" else None
+    for (name, a), b in zip(vars(one).items(), vars(other).values(), strict=True):
+        if name not in others:
+            if a is not None and b is not None:
+                others[name] = a + b
+            else:
+                others[name] = (a or b) if name == "cascade" else None
     return type(one)(**others)
-
-
-@cache  # usage is summed for each call of a model, and the look-up would take half of the time
-def _names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a dataclass
-    return tuple(part.name for part in fields(kind))
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,10 @@ class RoundRobin(Generic[Item]):
     """New senders that have not used up their first turn. They go first."""
     _old: dict[str, _Line[Item]] = field(default_factory=dict)
     """All other senders in the order of their turns, with those whose work ended this round."""
+    _n_items: int = 0
 
     def __bool__(self) -> bool:
-        return self._next() is not None
+        return self._n_items > 0
 
     def __iter__(self) -> Iterator[Item]:
         for line in (*self._new.values(), *self._old.values()):
@@ -103,6 +104,7 @@ class RoundRobin(Generic[Item]):
         if line is None:
             line = self._new[sender.name] = _Line(allowance, allowance)
         line.allowance = allowance
+        self._n_items += 1
         (line.items.appendleft if again else line.items.append)(item)
 
     def first(self) -> Item | None:
@@ -116,6 +118,7 @@ class RoundRobin(Generic[Item]):
             return None
         sender, line = found
         item = line.items.popleft()
+        self._n_items -= 1
         line.left -= cost
         if not line.items:  # remembered until the other senders have had their turns
             self._new.pop(sender, None)

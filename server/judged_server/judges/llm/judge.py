@@ -245,7 +245,7 @@ def to_columns(
             index: detail(*votes[number])
             for index, number in enumerate(numbers if wants_details else ())
         },
-        sum((session.usage for _, session in votes), nothing),
+        sum((one.usage for _, each in votes for one in each.answers.values()), nothing),
         column((session.source for _, session in votes), np.uint8),
     ).compact()
 

@@ -216,17 +216,13 @@ def voted(parsed_replies: Sequence[ParsedReply]) -> SampleResult:
 
     Without a valid sample the result is the first failure, or else the first abstention.
     """
-    valid, winners, vote = _vote(parsed_replies, lambda parsed: parsed.yes)
-    if vote.status is not Status.OK:
-        return vote
-    score = sum(parsed.score for parsed in valid) / len(valid)
-    return replace(vote, score=score, yes=winners[0].yes, reasoning=winners[0].reasoning)
+    return _vote(parsed_replies, lambda parsed: parsed.yes)[1]
 
 
 def _vote(
     parsed_replies: Sequence[ParsedReply], choice: Callable[[ParsedReply], object]
-) -> tuple[list[ParsedReply], list[ParsedReply], SampleResult]:
-    """Return the valid samples, the majority among them by `choice`, and the outcome.
+) -> tuple[list[ParsedReply], SampleResult]:
+    """Return the majority of the valid samples by `choice`, and the outcome.
 
     If a sample is missing from the cache there is no vote, since it might change the outcome.
     """
@@ -234,13 +230,19 @@ def _vote(
     failed = [parsed for parsed in parsed_replies if parsed.status is Status.ERROR]
     unknown = [parsed for parsed in failed if parsed.reason is Reason.NOT_CACHED]
     if unknown or not valid:
-        return valid, [], _missing_for((unknown or failed or parsed_replies)[0])
+        return [], _missing_for((unknown or failed or parsed_replies)[0])
     counted = Counter(map(choice, valid))
     ((most, votes),) = counted.most_common(1)
     if 2 * votes <= len(valid) or 2 * len(valid) < len(parsed_replies):
-        return valid, [], _NO_QUORUM
+        return [], _NO_QUORUM
     winners = [parsed for parsed in valid if choice(parsed) == most]
-    return valid, winners, SampleResult(Status.OK, agreement=votes / len(valid))
+    return winners, SampleResult(
+        Status.OK,
+        sum(parsed.score for parsed in valid) / len(valid),
+        winners[0].yes,
+        votes / len(valid),
+        winners[0].reasoning,
+    )
 
 
 def _missing_for(parsed: ParsedReply) -> SampleResult:
@@ -331,7 +333,7 @@ def _of(step: Rubric, fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]
 
 def _decide(claim: str, parsed_replies: Sequence[ParsedReply]) -> SampleResult:
     """Return the combined result of the samples that check one claim."""
-    _, winners, vote = _vote(parsed_replies, lambda parsed: parsed.checked)
+    winners, vote = _vote(parsed_replies, lambda parsed: parsed.checked)
     if not winners or winners[0].checked is None:
         return vote
     return replace(vote, claims=(VerifiedClaim(claim, winners[0].checked, winners[0].reasoning),))

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -53,8 +54,11 @@ def parse(body: bytes) -> object:
     NaN and infinities, which are not JSON, become null; a lone surrogate is refused.
     """
     # The exception is not kept as a cause: it holds the whole body, perhaps with the prompt.
+    with suppress(orjson.JSONDecodeError):
+        parsed: object = orjson.loads(body)
+        return parsed
     try:
-        parsed: object = orjson.loads(orjson.dumps(json.loads(body)))
+        parsed = orjson.loads(orjson.dumps(json.loads(body)))
     except (ValueError, TypeError, RecursionError):
         return None
     return parsed

@@ -263,6 +263,8 @@ class RequestQueue:
         future: asyncio.Future[Turn] = asyncio.get_running_loop().create_future()
         self._waiting.put(_Waiting(future, tokens, ends, waits), SENDER.get())
         self._wake()
+        if future.done():
+            return future.result()
         try:
             async with asyncio.timeout(ends - self._clock.now()):
                 return await future
