@@ -344,7 +344,8 @@ class ModelCaller:
             parsed = asked.parsed(reply)
             if nonce in reply.text or nonce in parsed.reasoning:
                 parsed = _MARKER_REPEATED
-            usage += _usage(done, card)
+            used = _usage(done, card)
+            usage = usage + used if attempt else used
             answer = Answer(parsed, reply, usage, unwritten=done.unwritten)
             if not reply.unreadable and parsed.reason not in _REPAIRS:
                 break
