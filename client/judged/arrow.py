@@ -25,7 +25,7 @@ from functools import cache
 from itertools import repeat
 from typing import Any, ClassVar
 
-from judged._batching.judging import PASSING, cut, packed
+from judged._batching.judging import CHUNK_CHARACTERS, PASSING, most_contexts, packed
 from judged._batching.scoring import PART_BYTES, PART_SCORES
 from judged._convert import CostLimit, missing_for
 from judged._local import local
@@ -147,15 +147,15 @@ class _Question(ABC):
         usage = self._fill(items, rows) if items else None
         missing, kept = Counter[str](), list[_Row]()
         for place in range(len(ids)):
-            status, *values, error, source, judge = rows[place]
-            if error is not None:
+            row = rows[place]
+            if (error := row[4]) is not None:
                 passes = error.retryable or error.reason in _NOT_CAUSED_BY_ROW
-                error = f"{error.reason}: {error.message}"
-                missing[error] += passes
+                why = f"{error.reason}: {error.message}"
+                missing[why] += passes
                 if passes and not self.every_row:
                     continue
-                status = None if passes else status
-            kept.append((place, status, *values, error, source, judge))
+                row = (None if passes else row[0], *row[1:4], why, *row[5:])
+            kept.append((place, *row))
         schema = self.schema(ids.type)
         places, *columns = zip(*kept, strict=True) if kept else repeat((), len(schema))
         arrays = map(pa.array, columns, schema.types[1:])
@@ -190,7 +190,9 @@ class _Question(ABC):
                 todo += filter(None, again)
 
         ahead = 1 if limit.limited else CHUNKS_IN_FLIGHT
-        for _ in in_order(ask, self._chunks(items), ahead):
+        # The rows of one message, so that a refused call has spent nothing.
+        sized = ((at, (sum(map(len, _texts(item))), 1)) for at, item in items.items())
+        for _ in in_order(ask, packed(sized, self._limits()), ahead):
             pass
         return sum(usages, Usage()) if usages else None
 
@@ -271,8 +273,8 @@ class _Question(ABC):
         """Return the item to ask for a row."""
 
     @abstractmethod
-    def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
-        """Yield the rows of each call: one message, so that a refused call has spent nothing."""
+    def _limits(self) -> tuple[int, int]:
+        """Return how many characters and rows fit in one message."""
 
     @abstractmethod
     def _call(
@@ -317,10 +319,8 @@ class Judging(_Question):
         expected = [] if self.expected is None else [values["expected"]]
         return QueryGroup(values["query"], expected, [values["retrieved"]])
 
-    def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
-        places = list(items)
-        for chunk in cut(items.values(), self.judge, self.asking):
-            yield [places[piece.index] for piece in chunk]
+    def _limits(self) -> tuple[int, int]:
+        return CHUNK_CHARACTERS, most_contexts(self.judge, self.asking)
 
     def _call(
         self, client: Client, items: Sequence[QueryGroup], asking: Asking | None, timeout: float
@@ -362,11 +362,8 @@ class Scoring(_Question):
     def _item(self, place: int, values: Mapping[str, Any]) -> AnswerItem:
         return AnswerItem(str(place), **values)
 
-    def _chunks(self, items: Mapping[int, Any]) -> Iterable[Sequence[int]]:
-        # A character has 4 bytes at most.
-        texts = ((at, (i.query, i.answer, *i.references, *i.contexts)) for at, i in items.items())
-        sized = ((at, (4 * sum(map(len, each)), 1)) for at, each in texts)
-        return packed(sized, (PART_BYTES, PART_SCORES))
+    def _limits(self) -> tuple[int, int]:
+        return PART_BYTES // 4, PART_SCORES  # a character has 4 bytes at most
 
     def _call(
         self, client: Client, items: Sequence[AnswerItem], asking: Asking | None, timeout: float
@@ -378,6 +375,12 @@ class Scoring(_Question):
             values = (score.status.name, score.passed, score.score, score.probability, score.error)
             source = None if score.source is None else score.source.name
             yield (*values, source, self._signature_of(score.judge))
+
+
+def _texts(item: QueryGroup | AnswerItem) -> Sequence[str]:
+    if isinstance(item, QueryGroup):
+        return (item.query, *item.expected, *item.retrieved)
+    return (item.query, item.answer, *item.references, *item.contexts)
 
 
 def _failed(error: VerdictError) -> _Row:
