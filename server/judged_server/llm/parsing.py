@@ -98,7 +98,14 @@ def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
             raise _BreaksRule(f"{key} is missing")
     if len(reply) > len(rules):
         raise _BreaksRule("it has more keys than " + ", ".join(sorted(rules)))
-    return {key: _value(key, reply[key], rule, rubric) for key, rule in rules.items()}
+    found: dict[str, Any] = {
+        key: _value(key, reply[key], rule, rubric) for key, rule in rules.items()
+    }
+    # Whole: 1.0 is a share, and the grade 1 of a rubric stays a text.
+    ones = [key for key in found if found[key] == 1 and isinstance(reply[key], int)]
+    if ones and _LOWEST.search(found.get("reasoning", "")):
+        raise _BreaksRule(f"{ones[0]} is 1, which by its reasoning is the lowest of a scale")
+    return found
 
 
 def _value(key: str, value: object, rule: Mapping[str, Any], rubric: Rubric) -> object:
@@ -398,6 +405,10 @@ _ELSEWHERE = r"%s[^\w\n.,+-]{0,12}(?:(?:is|of|was)[^\w\n.,+-]{1,4})?"
 _SCORES = re.compile(_ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])")
 # A 1 is the lowest grade of such a scale: "1 to 10", "1-5", "1 = worst".
 _OTHER_SCALE = re.compile(r"\b[01] ?(?:[-–=]|to) ?(?:[2-9]|100?|five|ten|worst|poor|bad|low)")  # noqa: RUF001
+_LOWEST = re.compile(
+    rf"\bscale\b.{{0,12}}?{_OTHER_SCALE.pattern}|\b1 ?(?:/|out of) ?(?:5|100?|five|ten)\b",
+    re.IGNORECASE,
+)
 _GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")
 
 _WANTED = {
@@ -547,7 +558,7 @@ def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 9
+PARSER_VERSION = 10
 """Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].

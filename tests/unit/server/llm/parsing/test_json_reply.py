@@ -31,6 +31,25 @@ def test_no_other_score_is_clamped(score):
     assert scored(json.dumps(score)).status is Status.ERROR
 
 
+@pytest.mark.parametrize(
+    ("score", "reasoning", "counts"),
+    [
+        ("1", "On a scale of 1 to 10 this is the worst.", False),
+        ("1", "A scale from 1-5, and nothing fits.", False),
+        ("1", "I give it 1/10.", False),
+        ("1", "It gets 1 out of ten.", False),
+        ("1.0", "I give it 1/10.", True),
+        ("1", "On a scale of 0 to 1 it is perfect.", True),
+        ("1", "The dose of 1 to 2 mg is right.", True),
+        ("0.1", "I give it 1/10.", True),
+    ],
+)
+def test_a_1_does_not_count_if_it_is_the_lowest_of_another_scale(score, reasoning, counts):
+    text = json.dumps({"reasoning": reasoning, "verdict": "yes"})[:-1] + f', "score": {score}}}'
+    found = read_json(text, replace(RUBRIC, scored=True))
+    assert (found.status is Status.OK) == counts
+
+
 def test_a_comma_within_a_text_is_kept():
     text = '{"reasoning": "it ends in \\",}\\" or ,]", "verdict": "no",}'
     said = ChatReply(text, FinishReason.STOP, TokenUsage(), "m")
