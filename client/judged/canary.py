@@ -237,6 +237,8 @@ class Canary:
         file = read_object(path)
         file.check_format(FORMAT, VERSION, "`judged canary record`")
         found = file.read(cls)
+        if not len({item.item_id for item in found.items}) == len(found.items) > 0:
+            raise file.error("has no items, or two with one item_id; record it again")
         for item in found.items:
             if item.flips > item.asks:
                 problem = f"item {item.item_id!r} has {item.flips} flips in {item.asks} asks"

@@ -45,7 +45,21 @@ def check(evidence=(0.5, 3.5)):
     return Check(WHEN, rounds, {"a": 2}, {"a": 2}, list(evidence), "llm|v1", "f1", ["m"])
 
 
-@given(st.lists(ITEMS, min_size=1, max_size=4), JUDGES)
+ITEM = {
+    "item_id": "a",
+    "query": "q",
+    "expected": ["e"],
+    "retrieved": "r",
+    "verdict": "relevant",
+    "flips": 1,
+    "asks": 25,
+}
+
+
+@given(
+    st.lists(ITEMS, min_size=1, max_size=4, unique_by=lambda item: item.item_id),
+    JUDGES,
+)
 def test_what_was_recorded_comes_back(tmp_path_factory, items, judge):
     path = tmp_path_factory.mktemp("canary") / "c.json"
     written = canary(items, judge)
@@ -65,6 +79,8 @@ def test_what_was_recorded_comes_back(tmp_path_factory, items, judge):
         ({"format": "trace"}, "has no 'format' 'judged canary'; `judged canary record` writes one"),
         ({"version": 2}, "has 'version' 2, and this judged reads 1"),
         ({"judge": None}, "has no 'judge'"),
+        ({"items": []}, "has no items, or two with one item_id"),
+        ({"items": [ITEM, ITEM]}, "has no items, or two with one item_id"),
     ],
 )
 def test_another_file_is_refused(tmp_path, change, message):
