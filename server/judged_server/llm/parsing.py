@@ -101,7 +101,7 @@ def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
     found: dict[str, Any] = {
         key: _value(key, reply[key], rule, rubric) for key, rule in rules.items()
     }
-    # Whole: 1.0 is a share, and the grade 1 of a rubric stays a text.
+    # Only whole numbers: 1.0 is a share. A grade is a text here.
     ones = [key for key in found if found[key] == 1 and isinstance(reply[key], int)]
     if ones and _LOWEST.search(found.get("reasoning", "")):
         raise _BreaksRule(f"{ones[0]} is 1, which by its reasoning is the lowest of a scale")
@@ -406,7 +406,8 @@ _SCORES = re.compile(_ELSEWHERE % "score" + "([+-]?[0-9.,]*[0-9])")
 # A 1 is the lowest grade of such a scale: "1 to 10", "1-5", "1 = worst".
 _OTHER_SCALE = re.compile(r"\b[01] ?(?:[-–=]|to) ?(?:[2-9]|100?|five|ten|worst|poor|bad|low)")  # noqa: RUF001
 _LOWEST = re.compile(
-    rf"\bscale\b.{{0,12}}?{_OTHER_SCALE.pattern}|\b1 ?(?:/|out of) ?(?:5|100?|five|ten)\b",
+    rf"\bscale\b.{{0,12}}?{_OTHER_SCALE.pattern}|{_OTHER_SCALE.pattern}.{{0,12}}?\bscale\b"
+    r"|\b1 ?(?:/|out of) ?(?:5|100?|five|ten)\b",
     re.IGNORECASE,
 )
 _GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")

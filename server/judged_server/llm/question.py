@@ -133,7 +133,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 _DRAWN_TOGETHER = 64
-"""Nonces of one look at the system's random bits, which lets another thread run in between."""
+"""Nonces made of one read of the system's random bits: each read lets another thread run first."""
 _NONCES: list[str] = []
 """Nonces that are not used yet."""
 

@@ -36,10 +36,13 @@ def test_no_other_score_is_clamped(score):
     [
         ("1", "On a scale of 1 to 10 this is the worst.", False),
         ("1", "A scale from 1-5, and nothing fits.", False),
+        ("1", "A 1 on the usual 1-5 scale.", False),
+        ("1", "The lowest of a 1 to 10 point scale.", False),
         ("1", "I give it 1/10.", False),
         ("1", "It gets 1 out of ten.", False),
         ("1.0", "I give it 1/10.", True),
         ("1", "On a scale of 0 to 1 it is perfect.", True),
+        ("1", "It is a 1 on the 0-1 scale.", True),
         ("1", "The dose of 1 to 2 mg is right.", True),
         ("0.1", "I give it 1/10.", True),
     ],
