@@ -143,34 +143,34 @@ class _Question(ABC):
         if not isinstance(batch, pa.Table | pa.RecordBatch):
             rule = f"must be a Table or RecordBatch of pyarrow, not {type(batch).__name__}"
             raise WrongType.of_field("batch", rule)
-        ids, items, rows = self._read(batch)
-        usage = self._fill(items, rows) if items else None
-        missing, kept = Counter[str](), list[_Row]()
-        for place in range(len(ids)):
-            row = rows[place]
+        ids, texts = self._read(batch)
+        rows: dict[int, _Row] = {}
+        usage = self._fill(texts, rows)
+        missing, left_out = Counter[str](), set[int]()
+        for place, row in rows.items():
             if (error := row[4]) is not None:
                 passes = error.retryable or error.reason in _NOT_CAUSED_BY_ROW
                 why = f"{error.reason}: {error.message}"
                 missing[why] += passes
                 if passes and not self.every_row:
-                    continue
-                row = (None if passes else row[0], *row[1:4], why, *row[5:])
-            kept.append((place, *row))
+                    left_out.add(place)
+                rows[place] = (None if passes else row[0], *row[1:4], why, *row[5:])
         schema = self.schema(ids.type)
-        places, *columns = zip(*kept, strict=True) if kept else repeat((), len(schema))
+        places = [place for place in range(len(ids)) if place not in left_out]
+        columns = zip(*map(rows.__getitem__, places), strict=True) if places else repeat(())
         arrays = map(pa.array, columns, schema.types[1:])
         ids = ids.take(pa.array(places, pa.int64()))
         table = type(batch).from_arrays([ids, *arrays], schema=schema)
         return Answered(table, usage, +missing)
 
-    def _fill(self, items: Mapping[int, Any], rows: dict[int, _Row]) -> Usage | None:
-        """Put the row of each item into `rows`; return the usage of all calls."""
-        client, limit = _client(self.target, self.credentials), CostLimit(self.asking)
-        ends = time.monotonic() + self.timeout
+    def _fill(self, texts: Sequence[Sequence[Any]], rows: dict[int, _Row]) -> Usage | None:
+        """Put the row for each row of texts into `rows`; return the usage of all calls."""
+        limit, ends = CostLimit(self.asking), time.monotonic() + self.timeout
         usages: list[Usage] = []
 
-        def ask(chunk: Sequence[int]) -> None:
-            todo = [chunk]
+        def ask(chunk: Sequence[tuple[int, Any]]) -> None:
+            client, items = _client(self.target, self.credentials), dict(chunk)
+            todo = [list(items)]
             while todo:
                 places = todo.pop()
                 left = max(ends - time.monotonic(), _LEAST_S)
@@ -191,8 +191,7 @@ class _Question(ABC):
 
         ahead = 1 if limit.limited else CHUNKS_IN_FLIGHT
         # The rows of one message, so that a refused call has spent nothing.
-        sized = ((at, (sum(map(len, _texts(item))), 1)) for at, item in items.items())
-        for _ in in_order(ask, packed(sized, self._limits()), ahead):
+        for _ in in_order(ask, packed(self._items(texts, rows), self._limits()), ahead):
             pass
         return sum(usages, Usage()) if usages else None
 
@@ -216,19 +215,17 @@ class _Question(ABC):
 
     def _works(self, client: Client, timeout: float) -> bool:
         """Return whether the server answers for a row that is valid."""
-        texts = {each: ["text"] if each in self._lists else "text" for each in self.columns}
+        texts = [["text"] if each in self._lists else "text" for each in self.columns]
         try:
             found = self._call(client, [self._item(0, texts)], Asking(CacheMode.ONLY), timeout)
         except PASSING:
             return False
         return {error.reason for error in found.errors.values()} <= {"NOT_CACHED"}
 
-    def _read(
-        self, batch: pa.Table | pa.RecordBatch
-    ) -> tuple[pa.Array, dict[int, Any], dict[int, _Row]]:
-        """Return the ids, the items to ask by their row, and the rows that can't be asked."""
+    def _read(self, batch: pa.Table | pa.RecordBatch) -> tuple[pa.Array, list[list[Any]]]:
+        """Return the ids, and the columns of texts."""
         if not batch.num_columns:  # an engine's empty batch
-            return pa.array([], pa.string()), {}, {}
+            return pa.array([], pa.string()), []
         columns, there = self.columns, batch.schema.names
         for name in (self.id, *columns.values()):
             if (n := there.count(name)) != 1:
@@ -237,18 +234,26 @@ class _Question(ABC):
                 raise InvalidArgument.of_field(name, rule)
         ids = batch.column(self.id)
         check_ids(self.id, ids)
-        texts = [
+        return ids, [
             texts_of(name, batch.column(name), lists=field in self._lists)
             for field, name in columns.items()
         ]
-        items: dict[int, Any] = {}
-        rows: dict[int, _Row] = {}
+
+    def _items(
+        self, texts: Sequence[Sequence[Any]], rows: dict[int, _Row]
+    ) -> Iterator[tuple[tuple[int, Any], tuple[int, int]]]:
+        """Yield the place, item and sizes of each row; put those that can't be asked into `rows`.
+
+        Items are made while those before them are judged.
+        """
         for place, values in enumerate(zip(*texts, strict=True)):
             if None in values:
-                rows[place] = _refused(list(columns.values())[values.index(None)], "is null")
+                rows[place] = _refused(list(self.columns.values())[values.index(None)], "is null")
             else:
-                items[place] = self._item(place, dict(zip(columns, values, strict=True)))
-        return ids, items, rows
+                n = sum(
+                    len(each) if isinstance(each, str) else sum(map(len, each)) for each in values
+                )
+                yield (place, self._item(place, values)), (n, 1)
 
     def _signature_of(self, judge: JudgeIdentity | None) -> str | None:
         """Return a judge's signature. Raises FailedPrecondition if it is not the expected judge."""
@@ -269,8 +274,8 @@ class _Question(ABC):
         return pa.schema([pa.field(self.id, of_id), *columns])
 
     @abstractmethod
-    def _item(self, place: int, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of the question
-        """Return the item to ask for a row."""
+    def _item(self, place: int, values: Sequence[Any]) -> Any:  # noqa: ANN401 - of the question
+        """Return the item to ask for a row, from the values of `columns`."""
 
     @abstractmethod
     def _limits(self) -> tuple[int, int]:
@@ -315,9 +320,9 @@ class Judging(_Question):
     )
     _fields = ("query", "expected", "retrieved")
 
-    def _item(self, place: int, values: Mapping[str, Any]) -> QueryGroup:  # noqa: ARG002
-        expected = [] if self.expected is None else [values["expected"]]
-        return QueryGroup(values["query"], expected, [values["retrieved"]])
+    def _item(self, place: int, values: Sequence[Any]) -> QueryGroup:  # noqa: ARG002
+        query, *expected, retrieved = values
+        return QueryGroup(query, expected, [retrieved])
 
     def _limits(self) -> tuple[int, int]:
         return CHUNK_CHARACTERS, most_contexts(self.judge, self.asking)
@@ -359,8 +364,8 @@ class Scoring(_Question):
     _lists = ("references", "contexts")
     _fields = ("query", "answer", *_lists)
 
-    def _item(self, place: int, values: Mapping[str, Any]) -> AnswerItem:
-        return AnswerItem(str(place), **values)
+    def _item(self, place: int, values: Sequence[Any]) -> AnswerItem:
+        return AnswerItem(str(place), **dict(zip(self.columns, values, strict=True)))
 
     def _limits(self) -> tuple[int, int]:
         return PART_BYTES // 4, PART_SCORES  # a character has 4 bytes at most
@@ -375,12 +380,6 @@ class Scoring(_Question):
             values = (score.status.name, score.passed, score.score, score.probability, score.error)
             source = None if score.source is None else score.source.name
             yield (*values, source, self._signature_of(score.judge))
-
-
-def _texts(item: QueryGroup | AnswerItem) -> Sequence[str]:
-    if isinstance(item, QueryGroup):
-        return (item.query, *item.expected, *item.retrieved)
-    return (item.query, item.answer, *item.references, *item.contexts)
 
 
 def _failed(error: VerdictError) -> _Row:
