@@ -558,7 +558,8 @@ def values_of_labels(
     `relevant` has a decision for each context of `queries`, in that order and retrieved-major.
     """
     sizes = results.n_retrieved[queries], results.n_expected[queries]
-    rankings = match(JudgedResults(relevant, *sizes), mode)
+    open_ended = results.is_open_ended(queries)
+    rankings = match(JudgedResults(relevant, *sizes, open_ended=open_ended), mode)
     return np.array([measure.values(rankings) for measure in measures])
 
 

@@ -13,22 +13,23 @@ from judged import (
 
 from tests.integration.cli_process import Commands
 
-METRICS = ["ap", "precision@2"]
 
-
-def test_labels_of_judged_rankings_correct_their_means(client: Client):
+@pytest.mark.parametrize(
+    ("metrics", "open_ended"), [(["ap", "precision@2"], False), (["precision@2"], True)]
+)
+def test_labels_of_judged_rankings_correct_their_means(client: Client, metrics, open_ended):
     n = 250
     verdicts = [bool((i * 7) % 10 < 4) for i in range(3 * n)]
     truth = [v if i % 9 else not v for i, v in enumerate(verdicts)]
     relevance = JudgedRankings(
-        [JudgedRanking(f"q{i}", 1, 3) for i in range(n)],
+        [JudgedRanking(f"q{i}", 1, 3, open_ended=open_ended) for i in range(n)],
         verdicts,
         score=[0.9 if v else 0.1 + 0.03 * (i % 10) for i, v in enumerate(verdicts)],
         human_labels=HumanLabels([f"q{i}" for i in range(200)], truth[:600]),
     )
-    table = client.compute_metrics(METRICS, relevance, MetricOptions(per_query=True))
+    table = client.compute_metrics(metrics, relevance, MetricOptions(per_query=True))
     human_table = client.compute_metrics(
-        METRICS, JudgedRankings(relevance.rankings[:200], truth[:600])
+        metrics, JudgedRankings(relevance.rankings[:200], truth[:600])
     )
     for metric, own in zip(table.metrics, human_table.metrics, strict=True):
         found = metric.corrected
