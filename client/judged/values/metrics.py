@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -264,8 +264,7 @@ class NegativeReport(View):
 class Evaluation(View):
     """Metrics of judged groups, and the judge (None if it had nothing to judge).
 
-    `negatives` is None if no group has any, `usage` if no language model was asked. Queries on
-    which a retriever failed are left out of the metrics; `failures` has the reasons by query id.
+    `negatives` is None if no group has any, `usage` if no language model was asked.
     """
 
     table: MetricTable
@@ -273,17 +272,14 @@ class Evaluation(View):
     verdicts: Verdicts | None
     negatives: NegativeReport | None = None
     usage: Usage | None = None
-    failures: Mapping[str, str] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document that `judged compare` reads; see MetricTable."""
         document = {
             **self.table.to_dict(),
             "signature": None if self.judge is None else self.judge.signature,
-            "warnings": list(self.warnings),
         }
-        more = {"usage": self.usage, "negatives": self.negatives, "failures": self.failures}
+        more = {"usage": self.usage, "negatives": self.negatives}
         return document | {name: plain(value) for name, value in more.items() if value}
 
     def to_rows(self) -> list[dict[str, Any]]:
