@@ -31,7 +31,7 @@ from judged.values import (
     VerdictCounts,
     VerdictError,
 )
-from judged.values.choices import estimate_row, names_by_warning
+from judged.values.choices import ends_of, shared_warnings
 
 
 def means_table(table: MetricTable) -> Table:
@@ -82,15 +82,15 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:
     """Return a row for each: name, value, ends of the interval; "-" if undefined."""
-    rows = [[*estimate_row(*named).values()] for named in estimates.items()]
+    known = {name: one or Estimate() for name, one in estimates.items()}
+    rows = [[name, one.value, *ends_of(one.interval).values()] for name, one in known.items()]
     return Table([title, "value", "lower", "upper"], rows)
 
 
 def estimate_warnings(estimates: Mapping[str, Estimate | None]) -> Iterator[str]:
     """Yield the warnings of intervals, each once for all numbers that share it."""
     known = {name: one.interval for name, one in estimates.items() if one is not None}
-    for warning, names in names_by_warning(known).items():
-        yield f"interval of {', '.join(names)}: {warning}"
+    return shared_warnings("interval", known)
 
 
 def fields_but(value: Any, *left_out: str) -> dict[str, Any]:  # noqa: ANN401 - a dataclass

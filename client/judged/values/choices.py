@@ -195,12 +195,6 @@ def estimates_of(value: Any) -> dict[str, Estimate | None]:  # noqa: ANN401 - a 
     return {name: getattr(value, name) for name in estimate_names(value)}
 
 
-def estimate_row(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the row of a number with its interval."""
-    known = estimate or Estimate()
-    return {"measure": name, "value": known.value, **ends_of(known.interval)}
-
-
 @dataclass(frozen=True, repr=False)
 class HumanLabels(Given, View):
     """Human decisions on every context of some rankings.
@@ -234,22 +228,15 @@ class CorrectedEstimate(View):
     half_width_with_more: float | None = None
 
 
-def names_by_warning(
-    warned: Mapping[str, Interval | CorrectedEstimate | None],
-) -> dict[str, list[str]]:
-    """Return the names of the numbers that share each warning."""
-    names: dict[str, list[str]] = {}
-    for name, one in warned.items():
-        for warning in () if one is None else one.warnings:
-            names.setdefault(warning, []).append(name)
-    return names
-
-
 def shared_warnings(
     what: str, warned: Mapping[str, Interval | CorrectedEstimate | None]
 ) -> Iterator[str]:
     """Yield each warning once, after `what` and the names of its numbers unless all share it."""
-    for warning, names in names_by_warning(warned).items():
+    found: dict[str, list[str]] = {}
+    for name, one in warned.items():
+        for warning in () if one is None else one.warnings:
+            found.setdefault(warning, []).append(name)
+    for warning, names in found.items():
         of_some = "" if len(names) == len(warned) else f" of {', '.join(names)}"
         yield f"{what}{of_some}: {warning}"
 
