@@ -115,15 +115,20 @@ def word(n: int, one: str, many: str = "") -> str:
     return one if n == 1 else many or f"{one}s"
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
-    """Return rows of cells as lines of text, right-aligned except for the columns in `left`."""
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int], gap: int = 2) -> list[str]:
+    """Return rows of cells as lines of text, right-aligned except for the columns in `left`.
+
+    `gap` is the number of spaces between columns; empty columns are left out.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(
+        (" " * gap)
+        .join(
             cell.ljust(width) if place in left else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
             if width
-        ).rstrip()
+        )
+        .rstrip()
         for row in rows
     ]
 

@@ -23,7 +23,7 @@ import click
 
 from judged import errors
 from judged._files import replacing_text
-from judged._views import row_of
+from judged._views import aligned, row_of
 from judged.report.content import number, visible
 from judged.values import Estimate, VerdictError
 
@@ -282,20 +282,14 @@ class Table:
         reads = [each.format if "{" in each else attrgetter(each) for each in columns.values()]
         return cls([*columns], [[read(value) for read in reads] for value in values], **how)
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines of the table."""
+    def lines(self) -> list[str]:
+        """Return the lines of the table."""
         cells = [
             [visible(_cell(cell)).replace("\n", " ") for cell in row]
             for row in (self.heads, *self.rows)
         ]
-        sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for nth, row in enumerate(cells):
-            yield (" " * _GAP).join(
-                cell.ljust(size) if place < self.left else cell.rjust(size)
-                for place, (cell, size) in enumerate(zip(row, sizes, strict=True))
-            )
-            if nth == 0:
-                yield "─" * (sum(sizes) + _GAP * (len(sizes) - 1))
+        heads, *rows = aligned(cells, range(self.left), _GAP)
+        return [heads, "─" * max(map(len, [heads, *rows])), *rows]
 
 
 def _cell(value: str | float | Estimate | None) -> str:
