@@ -210,12 +210,6 @@ def refuse_set(values: object, field: str) -> None:
         raise WrongType.of_field(field, rule)
 
 
-def as_metrics(metrics: object) -> Sequence[str]:
-    """Return the names of metrics as a list. Raises WrongType for other values."""
-    names: Sequence[str] = need_list(metrics, "metrics", "names")
-    return names
-
-
 def read_number(text: str) -> float | None:
     """Return a text as a finite number; None if it is not one."""
     # float() accepts more than people write: "1_0" as ten, and digits of other scripts.

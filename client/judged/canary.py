@@ -44,11 +44,6 @@ __all__ = [
 
 _CHANGES = ((2.0, 15, 0.2), (2.0, 40, 0.4), (5.0, 10, 0.2), (50.0, 4, 0.2))
 """Changes to test for: growth of the share of flips, rounds within which it shows, and weight."""
-LEAST_FACTOR = 1 / math.log(2)
-"""The least growth of the share of flips at which evidence of a change grows, at any share.
-
-With r S flips instead of S in h rounds of n asks, log E of the smallest factor, 2, grows by
-r S log 2 - S: with many earlier asks, (F + r S) log c tends to S."""
 _HORIZON = 1000  # rounds over which half of the weight on the start of a change is spread evenly
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from judged._batching.judging import Progress, most_contexts, packed
 from judged._batching.parts import Record
 from judged._convert import CostLimit
-from judged._inputs import as_metrics
+from judged._inputs import need_list
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, WrongType
@@ -111,7 +111,7 @@ class Evaluator:
         for field, number in (("concurrency", concurrency), ("k", k)):
             if number is not None and number < 1:
                 raise InvalidArgument.of_field(field, "must be 1 or more")
-        metrics, judge = as_metrics(metrics), as_judge(judge)
+        metrics, judge = need_list(metrics, "metrics", "names"), as_judge(judge)
         options = replace(options or MetricOptions(interval=IntervalOptions()), per_query=True)
         given = isinstance(source, Mapping)
         by_spans = True if (judge.kind if isinstance(judge, Judge) else judge) == "span" else None
@@ -216,7 +216,7 @@ class Evaluator:
         asked, and metrics of the families are refused. Unlike in `evaluate`, the models that made
         the texts are not known; call `check_circular` to be warned if one judges its own.
         """
-        names, judge = as_metrics(metrics), as_judge(judge)
+        names, judge = need_list(metrics, "metrics", "names"), as_judge(judge)
         if not isinstance(judge, RecordedJudge):
             return self._client.evaluate(
                 groups,
@@ -244,7 +244,8 @@ class Evaluator:
 
         Groups that are matched by id, and metrics with judges of their own, use nothing.
         """
-        asked = to_judge(groups, own=bool(own_metrics(as_metrics(metrics))))
+        own = own_metrics(need_list(metrics, "metrics", "names"))
+        asked = to_judge(groups, own=bool(own))
         judged = [group for group in asked if not group.by_id]
         if not judged:
             return CostEstimate()

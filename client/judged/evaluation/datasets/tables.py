@@ -192,14 +192,14 @@ def read_csv(path: Path | str, content: Content, delimiter: str | None = None) -
         warnings.warn(FileWarning(f"{name}:{nameless}: {problem}"), stacklevel=2)
 
 
-def read_rows(rows: Iterable[Mapping[str, object]], content: Content, name: str = "rows") -> None:
+def read_rows(rows: Iterable[Mapping[str, object]], content: Content) -> None:
     """Read rows of a library, such as Hugging Face `datasets` or pandas."""
     columns: dict[tuple[str, ...], Sequence[str]] = {}
     for number, row in enumerate(rows, 1):
         if (header := tuple(row)) not in columns:
-            columns[header] = _columns_of(header, name, number)
+            columns[header] = _columns_of(header, "rows", number)
         values = dict(zip(columns[header], map(_plain, row.values()), strict=True))
-        _take_row(content, Record(values, name, number, ""), number)
+        _take_row(content, Record(values, "rows", number, ""), number)
 
 
 def _take_row(content: Content, row: Record, number: int) -> None:

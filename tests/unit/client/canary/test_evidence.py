@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from judged.canary import LEAST_FACTOR, FlipEvidence
+from judged.canary import FlipEvidence
 
 ITEMS = 2
 
@@ -48,14 +48,17 @@ def test_more_flips_than_recorded_make_it_grow_and_as_many_do_not():
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.4])
 def test_it_grows_where_the_share_grows_by_more_than_the_least_factor(share: float):
+    # log E of the smallest factor tested for, 2, grows by S (r log 2 - 1) with r S flips, not S.
+    least = 1 / math.log(2)
+
     def after(factor: float) -> float:
         evidence = FlipEvidence(round(100_000 * share), 100_000)
         for _ in range(30):
             evidence.add(round(1000 * share * factor), 1000)
         return evidence.log_value
 
-    assert after(0.95 * LEAST_FACTOR) < 0
-    assert after(1.1 * LEAST_FACTOR) > math.log(20)
+    assert after(0.95 * least) < 0
+    assert after(1.1 * least) > math.log(20)
 
 
 def test_a_change_after_many_quiet_rounds_is_found():
