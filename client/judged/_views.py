@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from enum import Enum, Flag, StrEnum
 from reprlib import Repr
 from typing import Any, TypeVar, overload
@@ -73,19 +74,22 @@ def short_repr(value: object) -> str:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401, PLR0911 - one case for each JSON type
-    """Return a value as JSON types, with enums as their names, and NaN and infinities as None."""
+    """Return a value as JSON types.
+
+    Enums are their names, times are in ISO 8601, NaN and infinities None.
+    """
     if isinstance(value, View):
         return value.to_dict()
     if isinstance(value, Flag):
         return [flag.name for flag in value]
-    if isinstance(value, StrEnum):
-        return value.value
     if isinstance(value, Enum):
-        return value.name
+        return value.value if isinstance(value, StrEnum) else value.name
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, _SCALAR):
         return value
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if is_dataclass(value) and not isinstance(value, type):

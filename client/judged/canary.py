@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from judged._files import Record, read_object, read_records, replace_text, writing
+from judged._files import Record, json_line, read_object, read_records, replace_text, writing
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, MissingVerdicts
@@ -221,10 +221,7 @@ class Canary:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _document(self) -> dict[str, Any]:
-        whole = plain(self)
-        # With microseconds, so that two recordings within a second have two hashes.
-        whole["recorded_at"] = self.recorded_at.isoformat()
-        return {"format": FORMAT, "version": VERSION, **whole}
+        return {"format": FORMAT, "version": VERSION, **plain(self)}
 
     @classmethod
     def read(cls, path: Path | str) -> Canary:
@@ -310,12 +307,11 @@ class History:
         line = {
             "canary": self.canary.sha256,
             **plain(check),
-            "checked_at": check.checked_at.isoformat(timespec="seconds"),
             "flips": {name: n for name, n in check.flips.items() if n},
             "evidence": [round(value, 6) for value in check.evidence],
         }
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(json_line(line))
 
 
 def _read_check(line: Record, evidence: FlipEvidence) -> Check:
@@ -428,6 +424,7 @@ def record_canary(
         asker.judge,
         asker.signature,
         asker.fingerprint,
+        # With microseconds, so that two recordings within a second have two hashes.
         now or datetime.now(UTC),
         sorted(asker.models),
     )

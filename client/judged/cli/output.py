@@ -11,8 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +22,7 @@ import click
 
 from judged import errors
 from judged._files import replacing_text
-from judged._views import aligned, row_of
+from judged._views import aligned, plain, row_of
 from judged.report.content import number, visible
 from judged.values import Estimate, VerdictError
 
@@ -305,12 +304,8 @@ def document_texts(document: Mapping[str, object]) -> Iterator[str]:
 
     Raises ValueError for NaN and infinities.
     """
-    written = json.JSONEncoder(ensure_ascii=False, indent=2, allow_nan=False, default=_as_json)
+    written = json.JSONEncoder(ensure_ascii=False, indent=2, allow_nan=False, default=plain)
     return chain(written.iterencode(document), "\n")
-
-
-def _as_json(value: Any) -> object:  # noqa: ANN401 - a dataclass, or a time
-    return value.isoformat() if isinstance(value, datetime) else asdict(value)
 
 
 Places = dict[str, str | Callable[..., str]]
