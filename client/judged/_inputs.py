@@ -203,6 +203,15 @@ def refuse_empty(values: Sequence[object], field: str) -> None:
         raise InvalidArgument.of_field(field, f"must hold at least one {field[:-1]}")
 
 
+def refuse_repeated(item_ids: Iterable[str]) -> None:
+    """Raise InvalidArgument for an id of `items` that an earlier item has."""
+    places: dict[str, int] = {}
+    for i, item_id in enumerate(item_ids):
+        if (first := places.setdefault(item_id, i)) != i:
+            rule = f"repeats items[{first}].item_id; give every item an id of its own"
+            raise InvalidArgument.of_field(f"items[{i}].item_id", rule)
+
+
 def refuse_set(values: object, field: str) -> None:
     """Raise WrongType for a set, whose order differs from one process to the next."""
     if type(values) not in (list, tuple) and isinstance(values, AbstractSet):

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from judged._files import Record, json_line, read_object, read_records, replace_text, writing
+from judged._inputs import refuse_repeated
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, MissingVerdicts
-from judged.values import Asking, CacheMode, Judge, QueryGroup, Status, Usage, Verdict, to_judge
+from judged.values import Asking, CacheMode, Judge, QueryGroup, Status, Verdict, to_judge
 
 __all__ = [
     "Canary",
@@ -349,7 +350,7 @@ class _Asker:
     max_cost: float | None
     timeout: float
     models: set[str] = field(default_factory=set)
-    usage: Usage | None = None
+    spent: float = 0.0
     signature: str = ""
     fingerprint: str = ""
 
@@ -358,11 +359,9 @@ class _Asker:
         groups = [
             QueryGroup(item.query, list(item.expected), [item.retrieved]) for item in self.items
         ]
-        left = self.max_cost
-        if left is not None and self.usage is not None and self.usage.cost is not None:
-            left -= self.usage.cost
-            if left <= 0:
-                raise MissingVerdicts(f"the {self.max_cost:g} of max_cost are spent; allow more")
+        left = None if self.max_cost is None else self.max_cost - self.spent
+        if left is not None and self.spent and left <= 0:
+            raise MissingVerdicts(f"the {self.max_cost:g} of max_cost are spent; allow more")
         verdicts = self.client.judge(
             groups,
             self.judge,
@@ -373,7 +372,7 @@ class _Asker:
         self.signature = verdicts.judge.signature
         self.fingerprint = verdicts.judge.fingerprint
         if verdicts.usage is not None:
-            self.usage = verdicts.usage + (self.usage or Usage())
+            self.spent += verdicts.usage.cost or 0.0
         for detail in verdicts.details.values():
             self.models |= {detail.model} - {""}
         found = [_outcome(verdicts[a:b]) for a, b in pairwise(verdicts.offsets)]
@@ -404,11 +403,7 @@ def record_canary(
     """
     if asks < 2:
         raise InvalidArgument.of_field("asks", f"{asks} are too few; ask 2 or more")
-    twice = [name for name, n in Counter(item.item_id for item in items).items() if n > 1]
-    if twice:
-        raise InvalidArgument.of_field(
-            "items", f"have the id {twice[0]!r} twice; give each its own"
-        )
+    refuse_repeated([item.item_id for item in items])
     asker = _Asker(client, items, to_judge(judge), max_cost, timeout)
     answers: list[list[Outcome | None]] = []
     for done in range(asks):

@@ -12,7 +12,7 @@ from judged import errors
 from judged._batching.judging import PASSING, Progress, packed
 from judged._codec import read_fields, write_at, write_fields
 from judged._convert import CostLimit, missing_for, read_error
-from judged._inputs import need_list, refuse_empty
+from judged._inputs import need_list, refuse_empty, refuse_repeated
 from judged._transport.call import Attempts, Stream, rename_paths
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2
@@ -59,7 +59,8 @@ class Scoring(Stream[AnswerScore]):
         self._rubrics = as_rubrics(rubrics)
         refuse_empty(self._items, "items")
         refuse_empty(self._rubrics, "rubrics")
-        _check_item_ids(self._items)
+        # The server checks only within one message.
+        refuse_repeated([item.item_id for item in self._items])
         written = (
             (place, write_at(f"items[{place}]", scores_pb2.AnswerItem, item))
             for place, item in enumerate(self._items)
@@ -199,15 +200,6 @@ def as_rubrics(rubrics: Iterable[Rubric | str]) -> list[Rubric]:
     """Return a list of rubrics; a text is the id of one."""
     listed = need_list(rubrics, "rubrics", "Rubric or its id")
     return [Rubric(rubric) if isinstance(rubric, str) else rubric for rubric in listed]
-
-
-def _check_item_ids(items: Sequence[AnswerItem]) -> None:
-    """Raise InvalidArgument for a repeated id; the server checks only within one message."""
-    places: dict[str, int] = {}
-    for i, item in enumerate(items):
-        if (first := places.setdefault(item.item_id, i)) != i:
-            rule = f"repeats items[{first}].item_id; give every item an id of its own"
-            raise errors.InvalidArgument.of_field(f"items[{i}].item_id", rule)
 
 
 def summarise(rubric: str, scores: Sequence[AnswerScore]) -> RubricSummary:
