@@ -49,7 +49,11 @@ class Drawn(Command):
     """A command that draws samples."""
 
     confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
-    seed: int | None = opt("N", "Seed of the bootstrap; 0.")
+    seed: int | None = opt("N", "Seed of all that is drawn; 0.")
+
+    def how_sure(self) -> IntervalOptions | None:
+        """Return the options of intervals, None if none was given."""
+        return None if self.confidence is self.seed is None else self.options(IntervalOptions)
 
 
 class IntervalOption(Drawn):
@@ -62,8 +66,8 @@ class IntervalOption(Drawn):
 
     def how_sure(self) -> IntervalOptions | None:
         """Return the options of intervals, None if none was given."""
-        if {self.interval, self.confidence, self.resamples, self.seed} == {None}:
-            return None
+        if self.interval is self.resamples is None:
+            return super().how_sure()
         return self.options(IntervalOptions, method=self.interval)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from judged import (
     Client,
     CompareOptions,
-    IntervalOptions,
     MetricOptions,
     MetricTable,
     TextItem,
@@ -32,6 +31,7 @@ from judged.cli.documents import (
 )
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
+    Drawn,
     GateOptions,
     Gates,
     IntervalOption,
@@ -221,7 +221,7 @@ _FORMS = {".html": to_html, ".md": to_markdown, ".xml": to_junit}
 """Formats of outputs, by the endings of their names."""
 
 
-class CompareCommand(ComparingCommand):
+class CompareCommand(ComparingCommand, Drawn):
     """Test whether runs on the same queries differ.
 
     Examples:
@@ -245,16 +245,11 @@ class CompareCommand(ComparingCommand):
         "Gate: exit with 1 when a run is more than X below the baseline on the queries that they "
         "share; may be repeated.",
     )
-    confidence: float | None = opt("C", "Confidence of intervals; 0.95 by default.")
     permutations: int | None = opt("N", "Random sign flips; 100000 by default.")
-    seed: int | None = opt("N", "Seed of all that is drawn; 0.")
 
     def run(self, out: Output) -> Document:
         """Measure the runs if they are not measured, compare them, and report."""
         asked = self.options(CompareOptions, max_moved=_MOVED)
-        interval = None  # the server's default
-        if self.confidence is not None or self.seed is not None:
-            interval = self.options(IntervalOptions)
         with self.connect(of_metrics(self.metric)) as server:
             measured = self._measured(out, server.client, self.runs)
             metrics = list(measured[0].means)
@@ -264,7 +259,7 @@ class CompareCommand(ComparingCommand):
                 found = server.client.compare_runs(
                     metrics,
                     {run.name: run.values for run in measured},
-                    MetricOptions(interval=interval),
+                    MetricOptions(interval=self.how_sure()),
                     asked,
                 )
         baseline, *others = measured
