@@ -24,7 +24,6 @@ from judged.values import (
     ErrorGuarantee,
     Estimate,
     FrontierPoint,
-    MetricCounts,
     MetricResult,
     NegativeReport,
     Usage,
@@ -46,12 +45,6 @@ def per_query_table(table: MetricTable) -> Table:
     """Return the value of every query for every metric."""
     heads = ["query", *(metric.name for metric in table.metrics)]
     return Table(heads, zip(table.query_ids, *(m.per_query for m in table.metrics), strict=True))
-
-
-def describe_counts(counts: MetricCounts) -> str:
-    """Return the numbers of queries and results behind the means, as a line."""
-    results = plural(counts.retrieved, "result")
-    return f"{of_all(counts.evaluated, counts.queries, 'query', 'queries')}, {results}"
 
 
 def describe_verdicts(counts: VerdictCounts) -> str:

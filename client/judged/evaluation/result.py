@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from judged.evaluation.datasets.dataset import Dataset
 from judged.evaluation.datasets.query import Fit, Query, Results, Retrieved
 from judged.evaluation.datasets.tables import write_rows
 from judged.report import make_report, to_html
-from judged.report.content import QueryResult, RetrievedResult, read_table
+from judged.report.content import QueryResult, RetrievedResult, describe_counts, read_table
 from judged.values import (
     Evaluation,
     IntervalOptions,
@@ -170,11 +170,11 @@ class EvaluationResult(View):
         cells = [_summary_row(metric) for metric in self.table.metrics]
         used = [i for i in range(len(heads)) if not cells or any(row[i] for row in cells)]
         lines = aligned([[row[i] for i in used] for row in (heads, *cells)], left={0})
-        counts = self.table.counts
-        totals = f"{counts.evaluated} of {len(self.queries)} queries, {counts.retrieved} results"
-        if counts.verdicts is not None and counts.verdicts.total:
-            verdicts = counts.verdicts
-            totals += f", {verdicts.ok} of {verdicts.total} verdicts, {verdicts.relevant} relevant"
+        counts = replace(self.table.counts, queries=len(self.queries))  # with those that failed
+        totals = describe_counts(counts)
+        if (verdicts := counts.verdicts) is not None and verdicts.total:
+            ok = of_all(verdicts.ok, verdicts.total, "verdict")
+            totals += f", {ok}, {verdicts.relevant} relevant"
         lines += ["", totals]
         if self.judge is not None:
             lines.append(f"judge {self.judge.signature}")

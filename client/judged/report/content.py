@@ -341,12 +341,14 @@ def worst_first(run: Run, baseline: Run | None = None) -> Sequence[ReportedQuery
 
 def about(run: Run) -> str:
     """Return the numbers of queries, results and verdicts behind a run's metrics, as a line."""
-    counts = run.counts
-    queries = of_all(counts.evaluated, counts.queries, "query", "queries")
-    line = f"{queries}, {plural(counts.retrieved, 'result')}"
-    if (verdicts := counts.verdicts) is None:
-        return line
-    return f"{line}, {of_all(verdicts.ok, verdicts.total, 'verdict')}"
+    line, verdicts = describe_counts(run.counts), run.counts.verdicts
+    return line if verdicts is None else f"{line}, {of_all(verdicts.ok, verdicts.total, 'verdict')}"
+
+
+def describe_counts(counts: MetricCounts) -> str:
+    """Return the numbers of queries and results behind the means, as a line."""
+    results = plural(counts.retrieved, "result")
+    return f"{of_all(counts.evaluated, counts.queries, 'query', 'queries')}, {results}"
 
 
 def number(value: float | None) -> str:

@@ -41,7 +41,6 @@ from judged.cli.judging import (
 from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
 from judged.cli.tables import (
     corrected_table,
-    describe_counts,
     describe_verdicts,
     negative_warnings,
     report_estimate,
@@ -57,6 +56,7 @@ from judged.evaluation import Evaluator, FileError
 from judged.evaluation.asking import judging_models, tell_circular
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.result import document_head, evaluation_warnings, query_result
+from judged.report.content import describe_counts
 from judged.values import CorrectedEstimate, JudgeIdentity, Matching, VerdictCounts
 from judged.values.choices import shared_warnings
 from judged.values.groups import vote_agreement

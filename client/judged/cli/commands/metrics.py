@@ -53,12 +53,11 @@ from judged.cli.output import (
     say,
 )
 from judged.cli.server import ResultCommand
-from judged.cli.tables import describe_counts
 from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answers import METRIC, AnswerSimilarity
 from judged.evaluation.result import count_warnings, interval_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
-from judged.report.content import p_value, signed, signed_ends, verdict_of
+from judged.report.content import describe_counts, p_value, signed, signed_ends, verdict_of
 from judged.values import (
     ComparedRuns,
     MetricCounts,
