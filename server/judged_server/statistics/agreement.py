@@ -46,7 +46,7 @@ from judged_server.statistics.intervals import (
 
 MAX_ITEMS = 1_000_000
 MAX_RATERS = 1_000
-MAX_CATEGORIES = 100
+MAX_CATEGORIES = 101
 MAX_COMPARED = 1_000
 """The limits of one call."""
 FEW_ITEMS = FEW_QUERIES
@@ -75,7 +75,7 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     """
     codes = np.stack([np.array(rater.ratings, np.int8) for rater in table.raters], axis=1)
     raters, categories = tuple(rater.name for rater in table.raters), tuple(table.categories)
-    spelling = _spelling_warnings(codes, raters, categories)
+    remarks = [*_spelling_warnings(codes, raters, categories), *_scale_warnings(table)]
     codes = codes[np.count_nonzero(codes >= 0, axis=1) >= 2]
     confusion: list[int] = []
     if len(raters) == 2:
@@ -94,7 +94,7 @@ def measure_agreement(table: RatingTable, options: IntervalOptions) -> Agreement
     check_resampling(units, columns.shape[1], options)
     estimates = estimate(lambda weights: coefficients.values(weights @ columns), units, options)
     found, no_interval = by_name(MEASURES, estimates)
-    warnings = (*_warnings(codes, coefficients, estimates), *no_interval, *spelling)
+    warnings = (*_warnings(codes, coefficients, estimates), *no_interval, *remarks)
     return replace(agreement, **found, warnings=warnings)  # type: ignore[arg-type]  # estimates
 
 
@@ -126,6 +126,19 @@ def _spelling_warnings(codes: Codes, raters: Sequence[str], names: Sequence[str]
             )
             break
     return warnings
+
+
+def _scale_warnings(table: RatingTable) -> list[str]:
+    """Return a warning about numbers whose places as categories differ from their values."""
+    if table.level is RatingLevel.NOMINAL or not all(map(_NUMBER.fullmatch, table.categories)):
+        return []
+    steps = np.diff([float(number) for number in table.categories])
+    in_order = bool((steps > 0).all() or (steps < 0).all())
+    if np.allclose(steps, steps[0]) or (in_order and table.level is RatingLevel.ORDINAL):
+        return []
+    problem = "unevenly spaced" if in_order else "out of order"
+    rule = "their places in the list count, not their values; list all steps of the scale in order"
+    return [f"the categories are numbers and {problem}: {rule}"]
 
 
 def _folded(category: str) -> str:

@@ -28,8 +28,8 @@ from judged.cli.tables import (
 from judged.labelling import RANDOM_SHARE, Item, Judged, LabelFile, summarize
 from judged.values.choices import estimates_of, shared_warnings
 
-_LARGEST_SCALE = 100
-"""Longest scale of whole numbers of which missing ones are filled in."""
+_LONGEST_SCALE = 101
+"""The most steps of a scale, such as 0 to 100: the most categories that a server takes."""
 
 
 class AgreeCommand(ResultCommand, IntervalOption):
@@ -117,7 +117,13 @@ def choose_categories(
     whole = [category for category in found if re.fullmatch("0|-?[1-9][0-9]*", category)]
     if whole == found:
         numbers = sorted(map(int, whole))
-        if level is not RatingLevel.NOMINAL and numbers[-1] - numbers[0] < _LARGEST_SCALE:
+        if level is not RatingLevel.NOMINAL:
+            if numbers[-1] - numbers[0] >= _LONGEST_SCALE:
+                raise Problem(
+                    f"--level {level.name.lower()}: {name} has numbers from {numbers[0]} to "
+                    f"{numbers[-1]}, and a scale has at most {_LONGEST_SCALE} steps; round "
+                    "them, or list the categories in order with --categories"
+                )
             numbers = list(range(numbers[0], numbers[-1] + 1))
         return list(map(str, numbers))
     if level is not RatingLevel.NOMINAL:

@@ -135,6 +135,17 @@ def test_other_categories_are_not(pair):
     assert spelling_warnings(names, [0, 1, 1], [1, 1, 0]) == []
 
 
+@pytest.mark.parametrize(
+    ("numbers", "ordinal", "interval"),
+    [("0 50 100", "", ""), ("1 2 5", "", "unevenly spaced"), ("1 10 2", *["out of order"] * 2)],
+)
+def test_numbers_that_are_not_the_steps_of_a_scale_are_told(numbers, ordinal, interval):
+    raters = [Rater("a", [0, 1, 2]), Rater("b", [0, 1, 1])]
+    for level, told in zip(RatingLevel, ("", ordinal, interval), strict=True):
+        warnings = measure_agreement(RatingTable(numbers.split(), raters, level), FEW).warnings
+        assert [told in each for each in warnings if "categories" in each] == [True] * bool(told)
+
+
 def rank(first, second):
     return rank_agreement(
         SystemScores([f"system {i}" for i in range(len(first))], first, second), FEW

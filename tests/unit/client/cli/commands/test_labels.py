@@ -52,6 +52,9 @@ def test_numbers_are_in_their_order_and_filled_in_where_it_matters(tmp_path):
     for level in (RatingLevel.ORDINAL, RatingLevel.INTERVAL):
         assert choose_categories("f", numbers, level, None) == expected
     assert choose_categories("f", numbers, RatingLevel.NOMINAL, None) == ["-1", "2", "10"]
+    assert len(choose_categories("f", rated(tmp_path, 0, 100), RatingLevel.INTERVAL, None)) == 101
+    with pytest.raises(Problem, match="from 0 to 101, and a scale has at most 101 steps"):
+        choose_categories("f", rated(tmp_path, 0, 101), RatingLevel.INTERVAL, None)
 
 
 def test_words_need_an_order_where_it_matters(tmp_path):
