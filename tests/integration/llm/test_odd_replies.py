@@ -81,6 +81,7 @@ def test_a_reply_decides_by_its_text_alone(
         assert not found.error.retryable
     assert took.calls == took.attempts == len(provider.asked) == case.get("calls", took.calls)
     assert took.estimated == case.get("estimated", took.estimated)
+    assert took.output_tokens == case.get("output_tokens", took.output_tokens)
     assert took.input_tokens > 0
     if model == "json":
         assert took.cost is None

@@ -72,12 +72,19 @@ def _reply_object(body: bytes) -> dict[str, Any]:
             raise answered_before(200, retryable=True)
         raise broken("is no JSON object")
     error = reply.get("error")
-    if error and not (isinstance(error, str) and error.isspace()):
+    if _tells_error(error):
         code = error.get("code") if isinstance(error, dict) else None
         if type(code) is int and 400 <= code < 600:
             raise fault_of(code, body)
-        raise broken("is an error with the status 200")
+        raise broken(_ERROR)
     return reply
+
+
+_ERROR = "is an error with the status 200"
+
+
+def _tells_error(error: object) -> bool:
+    return bool(error) and not (isinstance(error, str) and error.isspace())
 
 
 def answered_before(status: int, *, retryable: bool) -> ProviderFault:
@@ -192,17 +199,21 @@ _WORDS = {
     "complete completed",
     FinishReason.LENGTH: "continuation incomplete",
     FinishReason.REFUSAL: "refusal",
-    FinishReason.SAFETY: "contentfilter safety recitation blocklist prohibitedcontent spii "
-    "escalation modelarmor",
+    FinishReason.SAFETY: "contentfilter contentfiltered safety recitation blocklist "
+    "prohibitedcontent spii escalation modelarmor guardrailintervened errortoxic sensitive",
 }
 """Finish reasons of all dialects, reduced to their letters in lower case. They are shared, since a
 gateway of one dialect passes on the words of models of another."""
 _FINISH = {word: finish for finish, words in _WORDS.items() for word in words.split()}
 _CUT = re.compile("length|max.*token|tokenlimit|limit(reached|exceeded)?$|trunc|window")
+_BROKEN_OFF = re.compile("error|abort|cancel|fail|interrupt|insufficient|timeout")
 
 
 def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReason:
-    """Return why a model stopped: UNTOLD if that is not given, OTHER for an unknown word."""
+    """Return why a model stopped: UNTOLD if that is not given, OTHER for an unknown word.
+
+    Raises UnreadableReply if the provider broke the reply off: the NO of "NOT" looks whole.
+    """
     value = optional(table, key, str, odd)
     if not value:
         return FinishReason.UNTOLD
@@ -210,6 +221,8 @@ def finish_reason(table: dict[str, Any], key: str, odd: list[str]) -> FinishReas
     found = _FINISH.get(word)
     if found is None and _CUT.search(word):
         return FinishReason.LENGTH
+    if found is None and _BROKEN_OFF.search(word):
+        raise broken("was broken off by an error")
     return found or FinishReason.OTHER
 
 
@@ -279,7 +292,8 @@ class Dialect:
     """One API as pure functions.
 
     `path` follows the base URL; `counts` are the keys of input and of output tokens in the object
-    under `counted_in`. `fields` are headers of every request.
+    under `counted_in`, `total` that of their sum: what it has beyond them is reasoning, which some
+    providers, such as xAI, leave out of the output. `fields` are headers of every request.
     """
 
     path: Callable[[ModelConfiguration], str]
@@ -288,6 +302,7 @@ class Dialect:
     counted_in: str
     counts: tuple[tuple[str, ...], tuple[str, ...]]
     fields: Mapping[str, str] = field(default_factory=dict)
+    total: str = ""
 
     def headers(self, provider: ProviderConfiguration, key: SecretStr | None) -> dict[str, str]:
         """Return the headers of every request, the key in the one that `provider.auth` names."""
@@ -318,6 +333,9 @@ class Dialect:
             reply = _reply_object(body)
             table = optional(reply, self.counted_in, dict, odd)
             input_tokens, output_tokens = (_tokens(table, keys, odd) for keys in self.counts)
+            total = optional(table, self.total, int, odd)
+            if input_tokens:
+                output_tokens = max(output_tokens, total - input_tokens)
             usage = TokenUsage(input_tokens, output_tokens)
             found = self.read(reply, usage, odd)
         except UnreadableReply as broken_reply:
@@ -367,6 +385,8 @@ def _write_openai(model: ModelConfiguration, request: ChatRequest) -> dict[str, 
 
 def _read_openai(reply: dict[str, Any], usage: TokenUsage, odd: list[str]) -> ChatReply:
     choice = first(required(reply, "choices", list))
+    if _tells_error(choice.get("error")):
+        raise broken(_ERROR)
     message = required(choice, "message", dict)
     finish = finish_reason(choice, "finish_reason", odd)
     refuses = message.get("refusal") is True
@@ -463,6 +483,7 @@ DIALECTS = {
         _read_openai,
         "usage",
         (("prompt_tokens",), ("completion_tokens",)),
+        total="total_tokens",
     ),
     "anthropic": Dialect(
         lambda _: "/messages",
