@@ -79,7 +79,9 @@ def as_list(values: Any) -> Any:  # noqa: ANN401 - invalid values are refused la
 
 
 def _is_walkable(values: object) -> bool:
-    return isinstance(values, Iterable) and not isinstance(values, _NO_LISTS)
+    # Iterating over a data frame of pandas yields the names of its columns.
+    is_frame = hasattr(values, "iterrows")
+    return isinstance(values, Iterable) and not is_frame and not isinstance(values, _NO_LISTS)
 
 
 def as_column(values: Any) -> Any:  # noqa: ANN401 - see as_list
