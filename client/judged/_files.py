@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -41,6 +42,7 @@ _OTHER_NAMES = ("question", "user_input", "prompt", "input", "query_text", "quer
 """Names of the query's field in other tools."""
 SYSTEM_MODEL = "system_model"
 """The field of a line with the name of the language model that made its texts."""
+_NO_LETTERS = re.compile(r"[\W_]+")
 _FLAT = (str, int, float)
 _LABELS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
@@ -78,7 +80,8 @@ class KnownFields:
             if name in self._seen:
                 continue
             self._seen.add(name)
-            if near := get_close_matches(name, self.names, n=1, cutoff=_NEARLY):
+            plain = _NO_LETTERS.sub("_", name).casefold()
+            if near := get_close_matches(plain, self.names, n=1, cutoff=_NEARLY):
                 near_miss = f"has {name!r}, which is no known field; did you mean {near[0]!r}?"
                 warnings.warn(FileWarning(str(record.error(near_miss))), stacklevel=3)
 
@@ -440,14 +443,15 @@ class Record:
     def labels(self, name: str) -> dict[str, str]:
         """Return an object of plain values as texts.
 
-        Lists and objects are left out, with one warning (FileWarning) for all.
+        Lists and objects are left out, with a warning (FileWarning) for each key.
         """
         found: dict[str, str] = {}
         for key, value in self.fields_of(name).items():
             if isinstance(value, _FLAT):
                 found[key] = value if isinstance(value, str) else json.dumps(value)
             elif value is not None:
-                text = f"{self.name}: lists and objects in {name} are left out; write them as texts"
+                such = f"such as {key!r}, {_kind(value)}; write them as texts"
+                text = f"{self.name}: lists and objects in {name} are left out, {such}"
                 warnings.warn(FileWarning(text), stacklevel=3)
         return found
 
@@ -570,7 +574,8 @@ def _read_time(record: Record, name: str, value: object) -> datetime:
 def _kind(value: object) -> str:
     """Return the JSON name of a value's type, or its Python type for rows of a library."""
     if _is(value, int, float):
-        return "a number" if _NUMBER.fits(value) else "too large for one"
+        is_nan = value != value  # noqa: PLR0124 - NaN alone differs from itself
+        return "NaN" if is_nan else "a number" if _NUMBER.fits(value) else "too large for one"
     names: dict[type, str] = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
     return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")
 

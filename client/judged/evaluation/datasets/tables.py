@@ -68,11 +68,21 @@ def ids_of(cell: str) -> list[object]:
 def answers_of(cell: str) -> list[object]:
     """Return the answers of a cell: a list, or the cell as one answer. Raises NotAllowed."""
     text = cell.strip()
+    return _json(text, list) if _is_list(text) else [cell]
+
+
+def _answer_of(cell: str) -> str:
+    """Return the only answer of a cell. Raises NotAllowed for a list."""
+    if _is_list(cell.strip()):
+        raise NotAllowed("is a list; call the column 'expected_answers'")
+    return cell
+
+
+def _is_list(text: str) -> bool:
+    """Return whether a cell, without white space around it, is a list in any notation."""
     # "[1] says so" is a sentence; a text that ends in a bracket or begins with a quote is a list.
     is_sentence = text[0] == "[" and text[-1] != "]" and text[1:].lstrip()[:1] not in ("'", '"')
-    if is_sentence or not _LIST.match(text):
-        return [cell]
-    return _json(text, list)
+    return not is_sentence and _LIST.match(text) is not None
 
 
 def _json(text: str, kind: type[Value]) -> Value:
@@ -99,6 +109,7 @@ def plain_cell(text: str) -> str:
 
 _READERS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(("expected_answers", "expected_alternatives", "negative_answers"), answers_of),
+    "expected_text": _answer_of,
     **dict.fromkeys(IDS, ids_of),
     **dict.fromkeys(("doc_grades", "metadata"), partial(_json, kind=dict)),
     "expected_spans": partial(_json, kind=list),
@@ -150,7 +161,10 @@ def _columns_of(header: Sequence[str], name: str, line: int) -> Sequence[str]:
             problem = f"the header has {twice!r} twice; rename one, or write a list into one cell"
             raise FileError(name, line, problem)
     if not set(_TEXT) & set(columns):
-        raise Record(dict.fromkeys(columns), name, line, "").missing(_TEXT)
+        folded = [column.casefold() for column in columns]
+        missing = Record(dict.fromkeys(folded), name, line, "").missing(_TEXT)
+        named = ", ".join(map(repr, texts))
+        raise FileError(name, line, f"names {named:.300}, but {missing.problem}")
     # A column like "query_type" or "uid" beside those of the text and the id is metadata.
     there = {*_TEXT, *(_ID if _ID & set(columns) else ())}
     others = dict.fromkeys(column for column in columns if column not in QUERY_FIELDS)
@@ -196,6 +210,9 @@ def read_rows(rows: Iterable[Mapping[str, object]], content: Content) -> None:
     """Read rows of a library, such as Hugging Face `datasets` or pandas."""
     columns: dict[tuple[str, ...], Sequence[str]] = {}
     for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            rule = "is no mapping of columns; pass frame.to_dict('records') or table.to_pylist()"
+            raise FileError(name, number, rule)
         if (header := tuple(row)) not in columns:
             columns[header] = _columns_of(header, "rows", number)
         values = dict(zip(columns[header], map(_plain, row.values()), strict=True))

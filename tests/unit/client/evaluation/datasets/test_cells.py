@@ -133,11 +133,11 @@ def test_no_cell_like_a_list_is_an_id(tmp_path, read, cell: str):
 
 
 def test_a_column_that_pandas_numbered_is_told(tmp_path):
-    (tmp_path / "a.csv").write_text("query_text,expected_answers,expected_answers.1\nwho,x,y\n")
-    _, findings = validate(tmp_path / "a.csv")
-    (finding,) = findings
-    assert "has 'expected_answers.1'" in finding.text
-    assert "did you mean 'expected_answers'?" in finding.text
+    for name in ("expected_answers.1", "Expected Answer 2"):
+        (tmp_path / "a.csv").write_text(f"query_text,expected_answers,{name}\nwho,x,y\n")
+        (finding,) = validate(tmp_path / "a.csv")[1]
+        assert f"has {name!r}, which" in finding.text
+        assert "did you mean 'expected_answers'?" in finding.text
 
 
 @pytest.mark.parametrize("read", [Dataset.from_rows, Dataset.load])
@@ -157,17 +157,18 @@ def test_fields_of_several_names_are_all_read(tmp_path, read):
     assert query.relevant_document_ids == ["d1", "d2"]
 
 
+@pytest.mark.parametrize("column", ["expected_answers", "expected_text"])
 @pytest.mark.parametrize("cell", NO_ANSWERS)
-def test_no_cell_like_a_list_is_one_answer(tmp_path, cell: str):
-    with pytest.raises(FileError, match=r"a.csv:2: has 'expected_answers.*' ") as caught:
-        table(tmp_path, "expected_answers", cell)
+def test_no_cell_like_a_list_is_one_answer(tmp_path, cell: str, column: str):
+    with pytest.raises(FileError, match=f"a.csv:2: has '{column}.*' ") as caught:
+        table(tmp_path, column, cell)
     assert "kb-" not in str(caught.value)
 
 
 @pytest.mark.parametrize("cell", ONE_ANSWER)
 def test_other_cells_are_one_answer(tmp_path, cell: str):
-    (query,) = table(tmp_path, "expected_answers", cell).queries
-    assert query.expected_answers == [cell]
+    for column in ("expected_answers", "expected_text"):
+        assert table(tmp_path, column, cell).queries[0].expected_answers == [cell]
 
 
 @pytest.mark.parametrize("cell", ["300", "Paris_(France)", "O'Neil.pdf", "a/b.md, d.md", "gz"])
@@ -201,17 +202,18 @@ def test_rows_may_hold_tuples_and_sets():
     row = {"query": "who", "relevant_docs": ("a", "b"), "expected_answers": {"one"}}
     (query,) = Dataset.from_rows([row]).queries
     assert (query.relevant_document_ids, query.expected_answers) == (["a", "b"], ["one"])
+    with pytest.raises(FileError, match="rows:1: is no mapping of columns; pass frame"):
+        Dataset.from_rows(pd.DataFrame([row]))
 
 
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("query_text,expected_answers,expected_answers", "the header has 'expected_answers' twice"),
         (
             "query_text,Expected Answers,expected_answers",
             "the header has 'expected_answers' twice",
         ),
-        ("a;b;c,x,y", "has no 'query_text' or 'query'"),
+        ("A;b,Question,y", "names 'A;b', 'Question', 'y', but has no 'query_text' or 'query'"),
     ],
 )
 def test_a_header_that_can_not_be_read_is_told_once(tmp_path, header: str, told: str):
