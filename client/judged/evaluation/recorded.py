@@ -328,6 +328,11 @@ class LocalJudge:
     min_score: float = 0.5
     max_grade: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_score <= 1:
+            rule = f"must be from 0 to 1, not {self.min_score}; for grades, divide by max_grade"
+            raise InvalidArgument.of_field("min_score", rule)
+
     @cached_property
     def identity(self) -> JudgeIdentity:
         """The judge's identity in results; computed once, so that later edits don't change it."""

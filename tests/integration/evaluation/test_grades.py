@@ -78,6 +78,8 @@ def test_beir_of_its_folder_and_the_command_evaluate(client, folder, expected, j
 
 def test_a_judge_of_ones_own_and_a_file_to_resume_from(client, folder, expected):
     dataset = Dataset.from_beir(folder / "given")
+    with pytest.raises(InvalidArgument, match="min_score: must be from 0 to 1, not 2; for grades"):
+        LocalJudge(lambda context: 2, min_score=2, max_grade=3)
     judge = LocalJudge(lambda context: True, name="yes")
     assert values(client, dataset, folder, judge=judge) == expected
     kept = folder / "kept.jsonl"
