@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from judged._views import plural
 from judged.errors import InvalidArgument
 from judged.evaluation import AnswerEvaluation, EvaluationResult
 from judged.values import MetricResult, RubricSummary, ScoredAnswers, Status
@@ -40,19 +41,27 @@ def assert_metric(result: EvaluationResult, metric: str, *, min_score: float) ->
     """Return a metric of a result; raise AssertionError if its mean is below `min_score`.
 
     If verdicts are missing, the lower bound is compared instead: the mean if all of them were
-    wrong. Raises InvalidArgument for a metric that the result does not have.
+    wrong. Queries on which the retriever failed count as 0. Raises InvalidArgument for a metric
+    that the result does not have.
     """
     __tracebackhide__ = True
     if metric not in result.table:
         known = ", ".join(one.name for one in result.table.metrics)
         raise InvalidArgument.of_field("metric", f"the result has no {metric}; it has {known}")
     found = result[metric]
-    over, worst = f"{found.n} queries", found.mean
+    over, worst = plural(found.n, "query", "queries"), found.mean
     if found.lower_bound is not None:
         over, worst = f"{over}, missing verdicts counted as wrong", found.lower_bound
+    if failed := result.failures:
+        counts = result.table.counts
+        n = counts.evaluated + counts.skipped_unsettled
+        over += f" and {len(failed)} on which the retriever failed, counted as 0"
+        worst = (worst or 0.0) * n / (n + len(failed))
     texts = {query.query_id: query.query for query in result.queries}
     values = sorted(zip(found.per_query, result.table.query_ids, strict=False))
-    lines = [_line(f"{value:.4f}", name, texts.get(name, "")) for value, name in values[:_SHOWN]]
+    lines = [_line("failed", *failure) for failure in failed.items()]
+    lines += [_line(f"{value:.4f}", name, texts.get(name, "")) for value, name in values]
+    lines = lines[:_SHOWN]
     lines += [f"  warning: {warning}" for warning in result.warnings]
     _hold(found, metric, worst, over, min_score, lines)
     return found

@@ -341,7 +341,9 @@ def worst_first(run: Run, baseline: Run | None = None) -> Sequence[ReportedQuery
 
 def about(run: Run) -> str:
     """Return the numbers of queries, results and verdicts behind a run's metrics, as a line."""
-    line, verdicts = describe_counts(run.counts), run.counts.verdicts
+    # Queries on which the retriever failed are not among those counted.
+    n = max(run.counts.queries, len(run.queries))
+    line, verdicts = describe_counts(replace(run.counts, queries=n)), run.counts.verdicts
     return line if verdicts is None else f"{line}, {of_all(verdicts.ok, verdicts.total, 'verdict')}"
 
 

@@ -24,6 +24,7 @@ from judged.evaluation import (
     Query,
     Retrieved,
 )
+from judged.testing import assert_metric
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluator.md").read_text("utf-8")
 PAGE = PAGE.partition("## Results of evaluations")[0]
@@ -118,6 +119,10 @@ def test_failures_are_those_of_their_queries_and_threads_change_nothing(client: 
         fails, dataset(), METRICS, concurrency=5, progress=told.append
     )
     assert one.failures == {"q3": "OSError: no shelf"}
+    mean, n = one["mrr@3"].mean, one["mrr@3"].n
+    with pytest.raises(AssertionError, match="1 on which the retriever failed, counted as 0"):
+        assert_metric(one, "mrr@3", min_score=mean * n / (n + 1) + 1e-6)
+    assert_metric(one, "mrr@3", min_score=mean * n / (n + 1))
     assert one.to_json() == many.to_json()
     assert {step.stage for step in told} == {"retrieving", "judging"}
     assert (told[-1].done, told[-1].remaining_s) == (told[-1].total, 0)
