@@ -212,7 +212,7 @@ def read_rows(rows: Iterable[Mapping[str, object]], content: Content) -> None:
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             rule = "is no mapping of columns; pass frame.to_dict('records') or table.to_pylist()"
-            raise FileError(name, number, rule)
+            raise FileError("rows", number, rule)
         if (header := tuple(row)) not in columns:
             columns[header] = _columns_of(header, "rows", number)
         values = dict(zip(columns[header], map(_plain, row.values()), strict=True))
