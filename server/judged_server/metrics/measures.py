@@ -269,7 +269,8 @@ def _infap(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatA
     hits = rankings.hits
     nonrelevant = _above(rankings, rankings.gains == 0)
     relevant = hits.ordinal - 1
-    pooled = relevant + nonrelevant + _above(rankings, rankings.gains < 0)
+    unsampled = (rankings.gains < 0) & (rankings.gains > -np.inf)
+    pooled = relevant + nonrelevant + _above(rankings, unsampled)
     estimate = (relevant + _INFAP_EPSILON) / (relevant + nonrelevant + 2 * _INFAP_EPSILON)
     return ratio(hits.total((1.0 + pooled * estimate) / hits.rank, k), rankings.n_relevant)
 

@@ -117,8 +117,10 @@ class JudgedIds:
         _, first = np.unique(at, return_index=True)
         paired = rankings.found_ranks is None
         hits = first if paired else slice(None)
-        found = np.where(self.by_id[query], np.nan, rankings.gains) if weighed else rankings.gains
-        found = found.copy()
+        found = rankings.gains.copy()
+        if weighed:
+            found[self.by_id[query]] = np.nan
+            found[known] = -np.inf  # for documents that are found again
         found[known[hits]] = gains[at[hits]]
         relevant = gains > 0
         owner = np.concatenate([rankings.ideal.query, of_grade[relevant]])

@@ -80,7 +80,7 @@ class Rankings:
     offsets       int64[n + 1]; query q retrieved the documents offsets[q] to offsets[q + 1], best
                   rank first.
     gains         float64[offsets[-1]]: above 0 a hit, 0 judged not relevant, below 0 chosen to be
-                  judged but never judged, NaN not in the qrels.
+                  judged but never judged, NaN not in the qrels, -inf another piece of a document.
     ideal_offsets int64[n + 1]; query q has ideal_offsets[q + 1] - ideal_offsets[q] relevant items.
     ideal_gains   float64[ideal_offsets[-1]], finite and > 0, descending within a query.
     found_ranks   int64[ideal_offsets[-1]]: the best rank, from 1, that found each relevant item, 0

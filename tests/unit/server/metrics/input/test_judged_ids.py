@@ -122,3 +122,15 @@ def test_another_piece_of_a_document_is_a_hit_where_results_are_not_paired(mode)
     )
     precision = 1.0 if mode is Matching.ANY else 2 / 3
     assert [column.mean for column in table.columns] == [precision, 2 / 3, 1.0]
+
+
+def test_another_piece_of_a_judged_document_is_judged_and_changes_no_count_of_others():
+    grades = {"a": 2, "b": 1, "n": 0}
+    values = []
+    for pieces in ("a", "x"):
+        results = results_of((["a", pieces, "n", pieces, "b"], (), grades))
+        table = compute_judged(
+            parse_metrics(["judged@4", "bpref", "infap"]), results, SettledOptions()
+        )
+        values.append([column.mean for column in table.columns])
+    assert values == [[1.0, *values[1][1:]], [0.5, *values[1][1:]]]
