@@ -23,15 +23,13 @@ Ways = Sequence[tuple[str, str]]
 class Report:
     """The content of a document. `signature` names the judge; None if there was no judge.
 
-    For answers, the metrics are rubrics and the queries are items; `left_out` counts the items that
-    lack a score by some rubric.
+    For answers, the metrics are rubrics and the queries are items.
     """
 
     name: str
     metrics: Mapping[str, MetricResult]
     per_query: Mapping[str, Mapping[str, float]]
     signature: str | None
-    left_out: int = 0
 
     def metric(self, name: str) -> MetricResult:
         """Return a metric by its name. Raises FileError."""
@@ -44,15 +42,10 @@ class Report:
         of_metrics = [(metric, self.metric(metric).signature) for metric in metrics]
         return [*of_metrics, ("the judge", self.signature or "none")]
 
-    def column(self, name: str) -> list[float]:
-        """Return the values of a metric in the order of `per_query`. Raises FileError."""
-        self.metric(name)
-        values = []
-        for query_id, of_query in self.per_query.items():
-            if name not in of_query:
-                raise FileError(self.name, None, f"per_query has no {name} for query {query_id!r}")
-            values.append(of_query[name])
-        return values
+    def values(self, metrics: Sequence[str]) -> PerQueryValues:
+        """Return the values of the queries that have one by each of the metrics."""
+        kept = {q: of for q, of in self.per_query.items() if all(name in of for name in metrics)}
+        return PerQueryValues(list(kept), [[of[name] for of in kept.values()] for name in metrics])
 
 
 def read_report(path: Path | str) -> Report:
@@ -95,10 +88,7 @@ def _of_scores(root: Record, name: str) -> Report:
     for rubric, content in rubrics.fields.items():
         read = rubrics.inner(content, rubric).read(_Rubric)
         metrics[rubric] = scored_metric(rubric, read.mean, read.counts, read.signature or "")
-    kept = {
-        item_id: of_item for item_id, of_item in per_item.items() if len(of_item) == len(metrics)
-    }
-    return Report(name, metrics, kept, None, len(per_item) - len(kept))
+    return Report(name, metrics, per_item, None)
 
 
 def scored_metric(
@@ -170,17 +160,6 @@ class ComparingCommand(ResultCommand):
         """
         measured = []
         for name, report in zip(names, reports, strict=True):
-            if report.left_out:
-                some = plural(report.left_out, "item")
-                out.warn(f"{name}: {some} left out, without a score by each rubric")
-            if not report.per_query:
-                raise Problem(
-                    f"{report.name}: has no values to compare; measure with "
-                    "MetricOptions(per_query=True), as judged evaluate --json does"
-                )
-            values = PerQueryValues(
-                list(report.per_query), [report.column(each) for each in metrics]
-            )
             theirs, ours = report.ways(metrics), reports[0].ways(metrics)
             for (what, one), (_, other) in zip(theirs, ours, strict=True):
                 if one == other:
@@ -190,6 +169,15 @@ class ComparingCommand(ResultCommand):
                     step = "measure both in one way, or pass --allow-other-signature"
                     raise Problem(f"{difference}; {step}")
                 out.warn(difference)
+            values = report.values(metrics)
+            if left_out := len(report.per_query) - len(values.query_ids):
+                some = plural(left_out, "item")
+                out.warn(f"{name}: {some} left out, without a value by each metric compared")
+            if not values.query_ids:
+                raise Problem(
+                    f"{report.name}: has no values to compare; measure with "
+                    "MetricOptions(per_query=True), as judged evaluate --json does"
+                )
             means = {metric: report.metric(metric) for metric in metrics}
             measured.append(MeasuredRun(name, report.name, values, means))
         return measured

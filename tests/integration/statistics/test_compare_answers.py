@@ -77,7 +77,7 @@ def test_a_missing_score_is_left_out_and_counts_as_the_worst_in_a_gate(
     command = ("compare", "good.json", "lost.json", "--json", "-")
     done = judged(*command)
     assert json.loads(done.stdout)["comparisons"][0]["n"] == 7
-    assert "lost: 1 item left out, without a score by each rubric" in done.stderr
+    assert "lost: 1 item left out, without a value by each metric compared" in done.stderr
     gated = judged(*command, "--max-drop", "helpfulness=0.1")
     [gate] = json.loads(gated.stdout)["gates"]
     assert (gated.returncode, gate["passed"]) == (1, False)
@@ -85,9 +85,13 @@ def test_a_missing_score_is_left_out_and_counts_as_the_worst_in_a_gate(
 
 
 def test_metrics_of_texts_are_compared(folder: Path, judged: Commands):
+    unread = {"item_id": "unread", "query": "?", "answer": "東京", "references": ["大阪"]}
     for name in ("good", "poor"):
-        measured = ["texts", f"{name}.jsonl", "-m", "token_f1", "--json", f"{name}_texts.json"]
-        judged.fine(*measured)
-    done = judged("compare", "good_texts.json", "poor_texts.json", "--json", "-")
-    [made] = json.loads(done.stdout)["comparisons"]
-    assert (made["metric"], made["n"], made["losses"]) == ("token_f1", 8, 4)
+        with (folder / f"{name}.jsonl").open("a") as file:
+            file.write("\n" + json.dumps(unread))
+        metrics = ["-m", "token_f1", "-m", "rougeL"]
+        judged.fine("texts", f"{name}.jsonl", *metrics, "--json", f"{name}_texts.json")
+    for metric, n in (("token_f1", 9), ("rougeL", 8)):
+        done = judged("compare", "good_texts.json", "poor_texts.json", "-m", metric, "--json", "-")
+        [made] = json.loads(done.stdout)["comparisons"]
+        assert (made["metric"], made["n"], made["losses"]) == (metric, n, 4)
