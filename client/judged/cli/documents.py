@@ -124,13 +124,14 @@ def run_names(paths: Sequence[str]) -> list[str]:
     return stems if len(set(stems)) == len(stems) else list(paths)
 
 
-def common_metrics(reports: Sequence[Report]) -> list[str]:
-    """Return the metrics that all documents have, in the order of the first."""
-    common = [
-        name for name in reports[0].metrics if all(name in other.metrics for other in reports[1:])
-    ]
+def common_metrics(out: Output, reports: Sequence[Report]) -> list[str]:
+    """Return the metrics that all documents have, in the order of the first. Raises Problem."""
+    names = dict.fromkeys(name for report in reports for name in report.metrics)
+    common = [name for name in names if all(name in report.metrics for report in reports)]
     if not common:
         raise Problem("the documents have no metric in common; make all with the same --metric")
+    if others := [name for name in names if name not in common]:
+        out.warn(f"not compared, since not every document has it: {', '.join(others)}")
     return common
 
 
@@ -145,7 +146,7 @@ class ComparingCommand(ResultCommand):
         self, out: Output, names: Sequence[str], reports: Sequence[Report], options: MetricOptions
     ) -> ComparedRuns:
         """Return how documents differ from the first, by all shared metrics. Raises Problem."""
-        metrics = common_metrics(reports)
+        metrics = common_metrics(out, reports)
         runs = self.measured(out, names, reports, metrics)
         with self.connect(of_metrics(metrics)) as server:
             values = {run.name: run.values for run in runs}

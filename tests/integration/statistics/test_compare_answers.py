@@ -95,3 +95,6 @@ def test_metrics_of_texts_are_compared(folder: Path, judged: Commands):
         done = judged("compare", "good_texts.json", "poor_texts.json", "-m", metric, "--json", "-")
         [made] = json.loads(done.stdout)["comparisons"]
         assert (made["metric"], made["n"], made["losses"]) == (metric, n, 4)
+    judged.fine("texts", "poor.jsonl", "-m", "token_f1", "--json", "less.json")
+    done = judged("compare", "good_texts.json", "less.json")
+    assert "not compared, since not every document has it: rougeL" in done.stderr

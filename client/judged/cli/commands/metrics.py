@@ -300,7 +300,7 @@ class CompareCommand(ComparingCommand, Drawn):
             except FileError as error:
                 step = "for TREC runs name their judgements with --qrels"
                 raise Problem(f"{error}; {step}") from None
-            metrics = self.metric or common_metrics(reports)
+            metrics = self.metric or common_metrics(out, reports)
             return self.measured(out, names, reports, metrics)
         judged, measured = TrecQrels.from_file(self.qrels), []
         options = MetricOptions(complete=self.complete, per_query=True)
