@@ -101,10 +101,13 @@ def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
     found: dict[str, Any] = {
         key: _value(key, reply[key], rule, rubric) for key, rule in rules.items()
     }
+    reasoning = reply.get("reasoning", "")
     # Only whole numbers: 1.0 is a share. A grade is a text here.
     ones = [key for key in found if found[key] == 1 and isinstance(reply[key], int)]
-    if ones and _LOWEST.search(found.get("reasoning", "")):
+    if ones and _LOWEST.search(reasoning):
         raise _BreaksRule(f"{ones[0]} is 1, which by its reasoning is the lowest of a scale")
+    if rubric.form == "grade" and _on_other_scale(reasoning, rubric):
+        raise _BreaksRule("its reasoning names another scale than the rubric's")
     return found
 
 
@@ -148,7 +151,7 @@ def _claims(claims: object) -> tuple[str, ...]:
         is_text = isinstance(claim, str) and claim.strip() and _is_unicode(claim)
         if not is_text or len(claim) > MAX_CLAIM_CHARACTERS:
             raise _BreaksRule(f"a claim is no text of 1 to {MAX_CLAIM_CHARACTERS} characters")
-    return tuple(claims)
+    return tuple(dict.fromkeys(claims))  # a model that loops repeats itself
 
 
 def _is_unicode(text: str) -> bool:
@@ -378,6 +381,7 @@ _TAKES_BACK = {
         re.IGNORECASE,
     ),
 }
+_NOTHING = re.compile(r"0(?:[.,]0*)?(?: ?%| ?/ ?\d+)?")
 _LONGEST_WORD = 20
 """A line of one word, or a label with one, is another answer and not an explanation."""
 
@@ -390,6 +394,17 @@ _REFUSAL = re.compile(
     r"|(?:must |have to )?(?:respectfully )?(?:decline|refuse))\b"
 )
 _REFUSED_WITHIN = 400
+# A reasoning that begins like this: a schema forces a model that refuses to write a verdict too.
+_DECLINES = re.compile(
+    rf"\s*(?:(?:(?:i'm|i am) )?(?:very |so )?sorry|i apologi[sz]e|as an ai\b[^.]{{0,60}}?)\b"
+    rf"[^.]{{0,20}}?{_REFUSAL.pattern}"
+    r"|\s*i(?: am|'m)? (?:can'?t|cannot|won't|will not|unable to|must decline to|refuse to) "
+    r"(?:help|assist|comply|engage|participate)\b"
+    r"|\s*(?:(?:es )?tut mir leid\b.{0,40}\bkann|lo siento\b.{0,40}\bno puedo"
+    r"|(?:je suis )?désolée?\b.{0,40}\bne peux|mi dispiace\b.{0,40}\bnon posso"
+    r"|(?:desculpe|sinto muito)\b.{0,40}\bnão posso|[很非常]*(?:抱歉|对不起).{0,40}(?:无法|不能)"
+    r"|申し訳.{0,40}(?:できません|かねます))"
+)
 
 # Scores and grades. A model that was asked for 0 to 1 may still grade from 1 to 10 or in percent,
 # so a number counts only if nothing suggests another scale.
@@ -408,6 +423,10 @@ _OTHER_SCALE = re.compile(r"\b[01] ?(?:[-–=]|to) ?(?:[2-9]|100?|five|ten|worst
 _LOWEST = re.compile(
     rf"\bscale\b.{{0,12}}?{_OTHER_SCALE.pattern}|{_OTHER_SCALE.pattern}.{{0,12}}?\bscale\b"
     r"|\b1 ?(?:/|out of) ?(?:5|100?|five|ten)\b",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(
+    r"\bscale\b.{0,12}?\b[01] ?(?:[-–]|to) ?(\w+)|\b[01] ?(?:[-–]|to) ?(\w+).{0,12}?\bscale\b",  # noqa: RUF001
     re.IGNORECASE,
 )
 _GRADES = re.compile(_ELSEWHERE % "grade" + "([+-]?[a-z0-9.,/]+)")
@@ -449,8 +468,11 @@ def read_plain(text: str, rubric: Rubric, *, cut: bool) -> ParsedReply:
 
 def refuses(text: str) -> bool:
     """Return whether a text begins with a refusal to answer."""
-    head = text[:_REFUSED_WITHIN].lower().replace("’", "'")  # noqa: RUF001
-    return _REFUSAL.search(head) is not None
+    return _REFUSAL.search(_head(text)) is not None
+
+
+def _head(text: str) -> str:
+    return text[:_REFUSED_WITHIN].lower().replace("’", "'")  # noqa: RUF001
 
 
 def verdict_in(text: str) -> re.Match[str] | None:
@@ -518,9 +540,10 @@ def _takes_back(lines: list[str], yes: bool) -> bool:
             _answer(named["rest"]) is not yes for named in _NAMED.finditer(line)
         ):
             return True
-        value = re.split("[:：]", line)[-1].strip(" \t*_`#>.!-")  # noqa: RUF001
+        value = re.split("[:：=]", line)[-1].strip(" \t*_`#>.!()-")  # noqa: RUF001
         is_word = value[:1].isalpha() and len(value) <= _LONGEST_WORD and len(value.split()) == 1
-        if (is_word or value in {"0", "1"}) and _answer(value) is not yes:
+        is_number = _NOTHING.fullmatch(value) if yes else value == "0"
+        if (is_word or is_number or value == "1") and _answer(value) is not yes:
             return True
     return False
 
@@ -535,9 +558,15 @@ def _score(line: str, text: str) -> float | None:
 def _grade(line: str, text: str, rubric: Rubric) -> float | None:
     """Return the score of the last line's grade, unless another grade is named before it."""
     said = _said(line, text, *_grade_lines(rubric.grades), _GRADES)
-    if said is None:
+    if said is None or _on_other_scale(text, rubric):
         return None
     return [grade.lower() for grade in rubric.grades].index(said) / rubric.max_grade
+
+
+def _on_other_scale(text: str, rubric: Rubric) -> bool:
+    """Return whether `text` names a scale of numbers that ends elsewhere than the rubric's."""
+    ends = {first or second for first, second in _ENDS.findall(text)}
+    return rubric.grades[-1].isdigit() and not ends <= {rubric.grades[-1]}
 
 
 def _said(
@@ -559,7 +588,7 @@ def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 11
+PARSER_VERSION = 12
 """Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].
@@ -608,6 +637,9 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
     found = only_object(text)
     if found or _JSON.match(text) or (asked_json and text.startswith("[")):
         parsed = read_json(found or text, rubric)
+        # The evidence on a claim quotes the contexts.
+        if rubric.form != "verification" and _DECLINES.match(_head(parsed.reasoning)):
+            return REFUSED
         return _CUT if cut and parsed.status is Status.ERROR else parsed
     if rubric.takes_json:
         parsed = REFUSED if refuses(text) else _NO_OBJECT
