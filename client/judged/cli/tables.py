@@ -25,7 +25,6 @@ from judged.values import (
     Estimate,
     FrontierPoint,
     MetricResult,
-    NegativeReport,
     Usage,
     VerdictCounts,
     VerdictError,
@@ -57,20 +56,6 @@ def describe_verdicts(counts: VerdictCounts) -> str:
 def mean_of(metric: MetricResult) -> Estimate:
     """Return a mean as tables show it, with its interval if it has one."""
     return Estimate(metric.mean, metric.interval)
-
-
-def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
-    """Yield warnings about negative answers."""
-    if report is None:
-        return
-    if report.matches:
-        queries = of_all(report.queries_hit, report.queries, "query", "queries")
-        first = report.matches[0].query_id
-        yield f"{queries} with negative answers retrieved one, the first {first!r}"
-    missing = report.counts.total - report.counts.ok
-    if missing:
-        verdicts = of_all(missing, report.counts.total, "verdict")
-        yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
 
 
 def estimates_table(title: str, estimates: Mapping[str, Estimate | None]) -> Table:

@@ -340,6 +340,21 @@ def evaluation_warnings(
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
     yield from guarantee_warnings(evaluation.usage)
+    yield from negative_warnings(evaluation.negatives)
+
+
+def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
+    """Yield warnings about negative answers."""
+    if report is None:
+        return
+    if report.matches:
+        queries = of_all(report.queries_hit, report.queries, "query", "queries")
+        first = report.matches[0].query_id
+        yield f"{queries} with negative answers retrieved one, the first {first!r}"
+    missing = report.counts.total - report.counts.ok
+    if missing:
+        verdicts = of_all(missing, report.counts.total, "verdict")
+        yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
 
 
 def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:

@@ -129,6 +129,13 @@ def test_failures_are_those_of_their_queries_and_threads_change_nothing(client: 
     assert re.fullmatch(r"judging \d+/\d+, 0 s left", str(told[-1]))
 
 
+def test_a_negative_answer_that_was_retrieved_is_a_warning(client: Client):
+    asked = Dataset([Query("q1", "what", ["new"], negative_answers=["old"])])
+    found = Evaluator(client).evaluate({"q1": ["old"]}, asked, ["mrr"], "exact")
+    warning = "1 of 1 query with negative answers retrieved one, the first 'q1'"
+    assert warning in found.warnings
+
+
 class Interrupted(BaseException):
     """Ends a run at once, as the interrupt key does."""
 

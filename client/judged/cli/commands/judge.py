@@ -42,7 +42,6 @@ from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
 from judged.cli.tables import (
     corrected_table,
     describe_verdicts,
-    negative_warnings,
     report_estimate,
     slice_warnings,
     slices_table,
@@ -309,7 +308,6 @@ class EvaluateCommand(
         errors = () if found.verdicts is None else found.verdicts.errors.values()
         out.count(failed=verdicts.error, total=verdicts.total, errors=errors)
         out.warn(
-            *negative_warnings(found.negatives),
             *(() if found.verdicts is None else vote_warnings(found.verdicts)),
             *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
