@@ -68,7 +68,6 @@ from judged.values import (
     CorrectedEstimate,
     CostEstimate,
     Estimate,
-    Reliability,
     ScoredStage,
     ServerInfo,
     StagedLabels,
@@ -143,7 +142,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
             self.leave_out("output estimate max_cost", f"{REPLAYED} asks no judge; leave it out")
         super().settle()
 
-    def run(self, out: Output) -> Document | None:
+    def run(self, out: Output) -> Document:
         """Judge or score the lines that have no score, and report."""
         answers, groups, usage, judge = None, list[QueryGroup](), None, None
         if self.rubric is not None:
@@ -189,17 +188,11 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
             options = self.options(CalibrateOptions, min_score=threshold, judge=judge)
             made = client.calibrate(_items(lines), options, self.how_sure())
         signature = None if judge is None else judge.signature
-        report_calibration(out, made, len(lines), signature, usage)
-        if made.reliability is not None:
-            self._keep(made.reliability, signature)
-        return None
-
-    def _keep(self, believed: Reliability, signature: str | None) -> None:
-        """Write the calibration. Raises Problem if the labels were not enough for one."""
-        if self.output is not None:
-            if not believed.fitted:
-                why = believed.calibrator.not_fitted or "there are too few labels"
-                raise Problem(f"--output {self.output}: there is nothing to keep: {why}")
+        document = report_calibration(out, made, len(lines), signature, usage)
+        believed = made.reliability
+        if believed is None or self.output is None:
+            return document
+        if believed.fitted:
             believed.calibrator.save(
                 self.output,
                 judge=signature,
@@ -207,6 +200,11 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
                 n_queries=believed.n_clusters,
                 **plain(estimates_of(believed)),
             )
+        else:
+            why = believed.calibrator.not_fitted or "there are too few labels"
+            say(f"--output {self.output}: there is nothing to keep: {why}")
+            out.failed = True
+        return document
 
 
 def _scored(lines: Sequence[Line], found: Verdicts | ScoredAnswers) -> list[Line]:
@@ -238,8 +236,8 @@ def _items(lines: Sequence[Line]) -> LabelledScores:
 
 def report_calibration(
     out: Output, found: Calibration, n_lines: int, judge: str | None, usage: Usage | None
-) -> None:
-    """Show the quality of a judge, print warnings, and write the document."""
+) -> Document:
+    """Show the quality of a judge, and print warnings; return the document."""
     quality, believed, bounds = found.quality, found.reliability, found.cascade
     probability = {} if believed is None else estimates_of(believed)
     estimates = {
@@ -273,21 +271,18 @@ def report_calibration(
         f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}{f'; {judge}' if judge else ''}",
         f"at an error of {bounds.max_error:g} a cascade hands on {bounds.escalated:.1%}",
     )
-    out.write_json(
-        {
-            "quality": fields_but(quality, "warnings"),
-            "thresholds": thresholds,
-            "cascade": bounds,
-            "reliability": believed
-            and fields_but(believed, "warnings", "n_clusters") | {"n_queries": believed.n_clusters},
-            "prevalence": fields_but(found.prevalence, "warnings", "half_width_with_more"),
-            "agreement": found.agreement,
-            "judge": judge,
-            "signature": found.signature,
-            **usage_document(usage),
-            "warnings": out.warnings,
-        }
-    )
+    return {
+        "quality": fields_but(quality, "warnings"),
+        "thresholds": thresholds,
+        "cascade": bounds,
+        "reliability": believed
+        and fields_but(believed, "warnings", "n_clusters") | {"n_queries": believed.n_clusters},
+        "prevalence": fields_but(found.prevalence, "warnings", "half_width_with_more"),
+        "agreement": found.agreement,
+        "judge": judge,
+        "signature": found.signature,
+        **usage_document(usage),
+    }
 
 
 def describe_agreement(found: Calibration, judge: str | None) -> str:
@@ -374,7 +369,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         """Return the names of request fields in messages."""
         return {"max_cost": "--max-item-cost"} | super().places()
 
-    def run(self, out: Output) -> Document | None:
+    def run(self, out: Output) -> Document:
         """Judge the lines by every stage, and report."""
         read = read_labels(self.labels, scored=False, label_field=self.label_field)
         lines = [line for line in read if line.label is not None]
@@ -415,10 +410,10 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             )
         out.warn(*found.warnings)
         names = [stage.name for stage in stages]
-        self._report(out, found, names, costs, unit)
+        document = self._report(out, found, names, costs, unit)
         if self.output is not None:
-            self._keep(found, stages, unit)
-        return None
+            out.failed = not self._keep(found, stages, unit)
+        return document
 
     def _report(
         self,
@@ -427,8 +422,8 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         names: Sequence[str],
         costs: Sequence[float],
         unit: str,
-    ) -> None:
-        """Show the cascades, the cheapest first, and write the document."""
+    ) -> Document:
+        """Show the cascades, the cheapest first; return the document."""
         judges = [describe_stages(point, names) for point in found.points]
         tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
         remarks = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
@@ -444,33 +439,26 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             rows.append((mark, judges[place], cost, settled, point.accuracy, point.least_accuracy))
         heads = ["", "stages", f"{unit} an item", "settled", "accuracy", "at least"]
         out.show(Table(heads, rows), "", *remarks)
-        out.write_json(
-            {
-                "stages": [
-                    {"stage": n, "cost": cost} for n, cost in zip(names, costs, strict=True)
-                ],
-                "cost_unit": unit,
-                "frontier": [
-                    {
-                        **asdict(point),
-                        **row_of(point, "accuracy least_accuracy", judges=of_point),
-                    }
-                    for point, of_point in zip(found.points, judges, strict=True)
-                ],
-                **row_of(found, "proposed uncertified n_proposing n_certifying signature"),
-                "n_queries": found.n_clusters,
-                "warnings": out.warnings,
-            }
-        )
+        return {
+            "stages": [{"stage": n, "cost": cost} for n, cost in zip(names, costs, strict=True)],
+            "cost_unit": unit,
+            "frontier": [
+                {**asdict(point), **row_of(point, "accuracy least_accuracy", judges=of_point)}
+                for point, of_point in zip(found.points, judges, strict=True)
+            ],
+            **row_of(found, "proposed uncertified n_proposing n_certifying signature"),
+            "n_queries": found.n_clusters,
+        }
 
-    def _keep(self, found: CascadeFrontier, stages: Sequence[_Stage], unit: str) -> None:
-        """Write the proposed cascade. Raises Problem if there is none."""
+    def _keep(self, found: CascadeFrontier, stages: Sequence[_Stage], unit: str) -> bool:
+        """Write the proposed cascade; return whether there is one."""
         if found.proposed is None:
-            raise Problem(
+            say(
                 f"--output {self.output}: there is nothing to keep, since no cascade keeps what "
                 "was asked for; allow more with --max-error, or ask for --max-share or "
                 "--max-item-cost"
             )
+            return False
         point = found.points[found.proposed]
         save_cascade(
             point.judge([stage.judge for stage in stages]),
@@ -482,6 +470,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
             accuracy=point.accuracy,
             made=found.signature,
         )
+        return True
 
 
 def _of_stage(
