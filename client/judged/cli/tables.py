@@ -23,7 +23,6 @@ from judged.values import (
     CostEstimate,
     ErrorGuarantee,
     Estimate,
-    FrontierPoint,
     MetricResult,
     Usage,
     VerdictCounts,
@@ -203,10 +202,3 @@ def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
         *guarantee_warnings(usage),
     )
     out.count(failed=counts.error, total=counts.total, errors=verdicts.errors.values())
-
-
-def describe_stages(point: FrontierPoint, names: Sequence[str]) -> str:
-    """Return the judges of a cascade in order, with the share of items that reach each."""
-    parts = [names[stage.stage] for stage in point.stages[:1]]
-    parts += [f"{names[stage.stage]} {stage.share:.0%}" for stage in point.stages[1:]]
-    return " > ".join(parts)

@@ -378,6 +378,18 @@ def p_value(value: float) -> str:
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
+def difference_cells(made: RunComparison) -> list[str]:
+    """Return the means, their difference with its interval, p, and the queries won, lost, tied."""
+    return [
+        number(made.baseline_mean),
+        number(made.run_mean),
+        signed(made.difference.value),
+        signed_ends(made.difference.interval),
+        p_value(made.permutation.p_holm),
+        f"{made.wins}/{made.losses}/{made.ties}",
+    ]
+
+
 def share(value: float) -> str:
     """Return a share with four digits; only exactly 1 is shown as 1."""
     text = f"{value:.4g}"

@@ -17,13 +17,11 @@ from judged.report.content import (
     ReportedQuery,
     Run,
     about,
+    difference_cells,
     ends,
     kinds_of,
     markdown,
     number,
-    p_value,
-    signed,
-    signed_ends,
     verdict_of,
     visible,
     worst_first,
@@ -78,18 +76,8 @@ def differences_table(made: Sequence[RunComparison]) -> list[str]:
     rows = []
     for one in made:
         verdict = verdict_of(one)
-        rows.append(
-            (
-                metric_name(one.metric),
-                number(one.baseline_mean),
-                number(one.run_mean),
-                signed(one.difference.value),
-                signed_ends(one.difference.interval),
-                p_value(one.permutation.p_holm),
-                f"{one.wins}/{one.losses}/{one.ties}",
-                verdict if verdict.startswith("no") else f"**{verdict}**",
-            )
-        )
+        shown = verdict if verdict.startswith("no") else f"**{verdict}**"
+        rows.append([metric_name(one.metric), *difference_cells(one), shown])
     heads = "metric | baseline | now | difference | interval | p | won/lost/tied | it is"
     return _table(heads, f"|---{6 * '|---:'}|---|", rows)
 

@@ -49,7 +49,6 @@ from judged.cli.output import Output, Places, Problem, Table, explained, progres
 from judged.cli.server import JudgingCommand
 from judged.cli.tables import (
     describe_guarantee,
-    describe_stages,
     describe_usage,
     estimate_warnings,
     estimates_table,
@@ -68,6 +67,7 @@ from judged.values import (
     CorrectedEstimate,
     CostEstimate,
     Estimate,
+    FrontierPoint,
     ScoredStage,
     ServerInfo,
     StagedLabels,
@@ -424,7 +424,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         unit: str,
     ) -> Document:
         """Show the cascades, the cheapest first; return the document."""
-        judges = [describe_stages(point, names) for point in found.points]
+        judges = [_describe_stages(point, names) for point in found.points]
         tested = f"{found.n_certifying} labels test what {found.n_proposing} others made"
         remarks = [f"{tested}, of {found.n_clusters} queries; {found.signature}"]
         if found.proposed is not None:
@@ -463,7 +463,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         save_cascade(
             point.judge([stage.judge for stage in stages]),
             self.output or "",
-            judges=describe_stages(point, [stage.name for stage in stages]),
+            judges=_describe_stages(point, [stage.name for stage in stages]),
             cost=point.cost,
             cost_unit=unit,
             settled=point.settled,
@@ -521,3 +521,10 @@ def _costs(
     if all(each.cost is not None for each in would) and any(each.cost for each in would):
         return [(each.cost or 0.0) / n for each in would], "cost"
     return [each.calls / n for each in would], "calls"
+
+
+def _describe_stages(point: FrontierPoint, names: Sequence[str]) -> str:
+    """Return the judges of a cascade in order, with the share of items that reach each."""
+    parts = [names[stage.stage] for stage in point.stages[:1]]
+    parts += [f"{names[stage.stage]} {stage.share:.0%}" for stage in point.stages[1:]]
+    return " > ".join(parts)

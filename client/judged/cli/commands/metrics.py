@@ -57,7 +57,7 @@ from judged.evaluation import FileError, TrecQrels, TrecRun, answer_similarity
 from judged.evaluation.answers import METRIC, AnswerSimilarity
 from judged.evaluation.result import count_warnings, interval_warnings
 from judged.report import NoResultDocument, make_report, to_html, to_junit, to_markdown
-from judged.report.content import describe_counts, p_value, signed, signed_ends, verdict_of
+from judged.report.content import describe_counts, difference_cells, verdict_of
 from judged.values import (
     ComparedRuns,
     MetricCounts,
@@ -361,12 +361,7 @@ def comparison_table(comparisons: Sequence[RunComparison]) -> Table:
             made.metric,
             made.run,
             made.n,
-            f"{made.baseline_mean:.4f}",
-            f"{made.run_mean:.4f}",
-            signed(made.difference.value),
-            signed_ends(made.difference.interval),
-            p_value(made.permutation.p_holm),
-            f"{made.wins}/{made.losses}/{made.ties}",
+            *difference_cells(made),
             made.power.detectable_difference,
             verdict_of(made),
         ]
