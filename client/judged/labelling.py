@@ -78,17 +78,19 @@ class Judged:
     random_share: float = RANDOM_SHARE
     seed: int = 0
 
+    @property
+    def _uncertainty(self) -> list[float]:
+        return [item.uncertainty for item in self.items]
+
     def drawn(self, n: int) -> list[Item]:
         """Return the first n items of the draw, in order."""
         names = [item.item_id for item in self.items]
-        unsure = [item.uncertainty for item in self.items]
-        order = drawing_order(names, unsure, self.random_share, seed=self.seed)
+        order = drawing_order(names, self._uncertainty, self.random_share, seed=self.seed)
         return [self.items[i] for i in order[:n]]
 
     def probabilities(self, n: int) -> dict[str, float]:
         """Return each item's probability of being among the first n, by id."""
-        unsure = [item.uncertainty for item in self.items]
-        chances = inclusion_probabilities(unsure, n, self.random_share)
+        chances = inclusion_probabilities(self._uncertainty, n, self.random_share)
         return {item.item_id: p for item, p in zip(self.items, chances, strict=True)}
 
     @classmethod
@@ -239,22 +241,19 @@ class LabelFile:
             labels[label.item_id] = label
         return labels
 
-    def add(self, *labels: Label) -> list[Label]:
-        """Add labels, each replacing a label of its item that was known. Raises FileError.
+    def add(self, label: Label) -> Label | None:
+        """Add a label, replacing the one of its item that was known. Raises FileError.
 
-        Returns the labels of these items that others have added since; those are kept.
+        If someone else has labelled the item since, their label is kept and returned.
         """
-        others = []
+        name = label.item_id
         with self._changing() as known:
-            for label in labels:
-                name = label.item_id
-                if name in self.labels and name not in known:
-                    others.append(self.labels[name])
-                    continue
-                self.labels.pop(name, None)
-                self.labels[name] = label
-                self._given.append(name)
-        return others
+            if name in self.labels and name not in known:
+                return self.labels[name]
+            self.labels.pop(name, None)
+            self.labels[name] = label
+            self._given.append(name)
+        return None
 
     def undo(self) -> Label | None:
         """Remove and return the last label added here, None if none is left. Raises FileError."""
@@ -324,7 +323,7 @@ class Summary:
 
 
 def summarize(
-    client: Client, judged: Judged, labels: LabelFile, confidence: float | None = None
+    client: Client, judged: Judged, labels: LabelFile, confidence: float = 0.95
 ) -> Summary:
     """Return the estimates that the labels give for all items.
 
@@ -357,7 +356,7 @@ def summarize(
             [chances[item.item_id] for item in judged.items],
         ),
         CalibrateOptions(min_score=0.5),
-        IntervalOptions.of(confidence=confidence, resamples=_RESAMPLES),
+        IntervalOptions(confidence=confidence, resamples=_RESAMPLES),
     )
     means = {"share of relevant items": found.prevalence}
     if found.agreement is not None:

@@ -138,11 +138,6 @@ class IntervalOptions:
     resamples: int = 10_000
     seed: int = 0
 
-    @classmethod
-    def of(cls, **given: Any) -> IntervalOptions:  # noqa: ANN401 - of any field
-        """Return options with the given values; None means the default."""
-        return cls(**{name: value for name, value in given.items() if value is not None})
-
     @property
     def signature(self) -> str:
         """How the interval is computed, in one stable line."""

@@ -161,7 +161,7 @@ class LabelCommand(ResultCommand):
     )
     draw_seed: int = opt("N", "Of the draw; the same for all who label.", 0, low=0)
     summary: bool = flag("Label nothing; show what the labels say.")
-    confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
+    confidence: float = opt("X", "Confidence of the intervals.", 0.95)
 
     def run(self, out: Output) -> Document:
         """Draw items, take labels, and show the estimates from them."""

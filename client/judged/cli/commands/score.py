@@ -83,10 +83,10 @@ def read_thresholds(
 ) -> tuple[float | None, list[Gate]]:
     """Return the threshold of an answer and the gates on means of `--min-score`. Raises Problem."""
     threshold, given = split_min_scores(texts)
-    known, gates = [id_of(name) for name in rubrics], []
+    known, gates = [Rubric(name).id for name in rubrics], []
     for text in given:
         name, _, number = text.rpartition("=")
-        typed = f"{id_of(name)}={number}"
+        typed = f"{Rubric(name).id}={number}"
         gates.append(read_gate(typed, "--min-score", known, option="--rubric"))
     return threshold, gates
 
@@ -104,11 +104,6 @@ def outcomes(
         yield hold_mean(gate, metric.mean, metric.lower_bound if metric.n else None)
     for rubric in dict.fromkeys(gate.metric for gate in gates) if min_coverage is None else found:
         yield from hold_coverage(min_coverage, found[rubric].counts, "scores", rubric)
-
-
-def id_of(rubric: str) -> str:
-    """Return a rubric's id without its version."""
-    return rubric.partition("@")[0]
 
 
 def places_of_rubrics(names: Sequence[str]) -> Places:
@@ -383,7 +378,7 @@ class RankCommand(ScoringOptions, Drawn):
             how,
         ):
             fields = {info.rubric: info.fields for info in server.info.rubrics}
-            shown = fields.get(id_of(self.rubric))
+            shown = fields.get(Rubric(self.rubric).id)
             if shown is not None and not {"answer", "other_answer"} <= set(shown):
                 raise Problem(f"--rubric {self.rubric}: shows no two answers; {RUBRIC} does")
             [asked] = read_rubrics([self.rubric], server.info, None, given)

@@ -212,31 +212,6 @@ def read_content(
     return content
 
 
-def write_content(
-    path: Path | str,
-    queries: Sequence[Query],
-    documents: Sequence[Document],
-    name: str | None = None,
-) -> list[str]:
-    """Write a data set; return remarks on what the format can't hold. Raises FileError."""
-    written_as = format_of(path, name)
-    of = FORMATS[written_as]
-    if of.write is None:
-        known = ", ".join(each for each, of in FORMATS.items() if of.write is not None)
-        raise FileError(str(path), None, f"{written_as} is only read; write one of {known}")
-    with writing(path):
-        of.write(Path(path), queries, documents)
-    whole = not documents and (of.holds != _IDS or all(map(_is_ids_alone, queries)))
-    return (
-        [f"{written_as} holds {of.holds}; the rest is left out"] if of.holds and not whole else []
-    )
-
-
-def _is_ids_alone(query: Query) -> bool:
-    others = query.expected_answers or query.expected_spans or query.negative_answers
-    return query.by_id and not (query.text or others or query.metadata)
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A finding about a data set: an error, which keeps it from being read, or a remark."""
@@ -361,7 +336,18 @@ class Dataset(View):
 
         The format is chosen as in `load`. Raises FileError if it can't be written.
         """
-        return write_content(path, self.queries, list(self.documents.values()), format_name)
+        written_as = format_of(path, format_name)
+        of = FORMATS[written_as]
+        if of.write is None:
+            known = ", ".join(each for each, of in FORMATS.items() if of.write is not None)
+            raise FileError(str(path), None, f"{written_as} is only read; write one of {known}")
+        with writing(path):
+            of.write(Path(path), self.queries, list(self.documents.values()))
+        if not of.holds:
+            return []
+        if not self.documents and (of.holds != _IDS or all(map(_is_ids_alone, self.queries))):
+            return []
+        return [f"{written_as} holds {of.holds}; the rest is left out"]
 
     def to_groups(
         self, results: Mapping[str, Sequence[Retrieved]], *, by_spans: bool | None = None
@@ -412,6 +398,11 @@ def join_results(
             grades=query.grades,
         )
         yield query, group, ranked
+
+
+def _is_ids_alone(query: Query) -> bool:
+    others = query.expected_answers or query.expected_spans or query.negative_answers
+    return query.by_id and not (query.text or others or query.metadata)
 
 
 def dataset_of(content: Content, name: str) -> Dataset:

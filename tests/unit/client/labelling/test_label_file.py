@@ -41,9 +41,10 @@ def test_chances_of_today_take_the_place_of_those_of_the_file(tmp_path):
 def test_a_label_that_somebody_else_has_just_given_stays(tmp_path):
     path = tmp_path / "labels.jsonl"
     mine, theirs = LabelFile.read(path, ITEMS), LabelFile.read(path, ITEMS)
-    assert theirs.add(label(0, False)) == []
-    assert mine.add(label(0), label(1)) == [label(0, False)]
-    assert theirs.add(label(2)) == []
+    assert theirs.add(label(0, False)) is None
+    assert mine.add(label(0)) == label(0, False)
+    assert mine.add(label(1)) is None
+    assert theirs.add(label(2)) is None
     assert mine.undo() == label(1)
     assert mine.undo() is None  # what others said is not taken out
     found = LabelFile.read(path, ITEMS).labels
