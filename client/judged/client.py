@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -83,8 +84,10 @@ from judged.values import (
     TenantUsage,
     TextItem,
     TextMetricTable,
+    TrecRankings,
     Verdicts,
 )
+from judged.values.agreement import topic_warnings
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """The prefix of paths in EstimateBatch messages; errors name the path without it."""
@@ -257,7 +260,11 @@ class Client(BaseClient[Connection, grpc.Channel]):
             relevance,
         )
         reply = self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
-        return read_fields(MetricTable, reply.table)
+        table = read_fields(MetricTable, reply.table)
+        if isinstance(relevance, TrecRankings):
+            told = topic_warnings(relevance, complete=options.complete)
+            table = replace(table, warnings=[*told, *table.warnings])
+        return table
 
     def compare_runs(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from judged._inputs import Given, as_column, need_by_ids, refuse_set, set_fields, set_grades
-from judged._views import View, row_of
+from judged._views import View, plural, row_of
 from judged.errors import InvalidArgument, WrongType
 from judged.values.choices import Estimate, HumanLabels, ends_of, estimate_names
 from judged.values.groups import EmbeddedRankings
@@ -218,6 +218,19 @@ class TrecRankings(View):
     def __post_init__(self) -> None:
         qrels = need_by_ids(self.qrels, "qrels")
         set_fields(self, qrels=qrels, run=kept_run(self.run, "run"))
+
+
+def topic_warnings(rankings: TrecRankings, *, complete: bool) -> Iterator[str]:
+    """Yield warnings about the topics that qrels and run do not share."""
+    judged, run = rankings.qrels, rankings.run
+    missing = [] if complete else [topic for topic in judged if topic not in run]
+    for topics, of, lacks, step in (
+        (missing, "qrels", "run", "; the option complete counts them as 0"),
+        ([topic for topic in run if topic not in judged], "run", "qrels", ""),
+    ):
+        if topics:
+            some = f"{plural(len(topics), 'topic')} of the {of} left out: not in the {lacks}"
+            yield f"{some}, for example {topics[0]!r}{step}"
 
 
 def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:

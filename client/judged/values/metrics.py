@@ -141,8 +141,8 @@ class MetricSlice(_Metrics[MetricResult]):
 class MetricTable(_Metrics[MetricResult]):
     """The metrics of a call. `query_ids` names the rows of `per_query` if these were asked for.
 
-    `warnings` say what makes the means doubtful, such as that hardly any id of a judged document is
-    among those retrieved; they are based on `id_fit`, which is None if no ids are matched.
+    `warnings` say what makes the means doubtful: topics that are left out, or that hardly any id of
+    a judged document is among those retrieved, by `id_fit`, which is None if no ids are matched.
     """
 
     metrics: Sequence[MetricResult]

@@ -117,20 +117,8 @@ def measure_run(
     table = client.compute_metrics(metrics, rankings, options)
     # A mapping holds each document once, so the server never saw the repeated lines.
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-    topics = _topic_warnings(judged, retrieved, complete=options.complete)
-    warnings = [*retrieved.warnings, *topics, *table.warnings, *count_warnings(counts)]
+    warnings = [*retrieved.warnings, *table.warnings, *count_warnings(counts)]
     return replace(table, counts=counts), warnings
-
-
-def _topic_warnings(judged: TrecQrels, retrieved: TrecRun, *, complete: bool) -> Iterator[str]:
-    """Yield warnings about topics that are left out."""
-    missing = [topic for topic in judged.grades if topic not in retrieved.scores]
-    if missing and not complete:
-        topics = f"{plural(len(missing), 'topic')} of the qrels left out: not in the run"
-        yield f"{topics}, for example {missing[0]!r}; --complete counts them as 0"
-    if unjudged := [topic for topic in retrieved.scores if topic not in judged.grades]:
-        topics = f"{plural(len(unjudged), 'topic')} of the run left out: not in the qrels"
-        yield f"{topics}, for example {unjudged[0]!r}"
 
 
 class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):

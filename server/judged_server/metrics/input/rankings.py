@@ -321,7 +321,7 @@ def rank_gains(
         raise InvalidField(
             f"{field}[{query[first]}].relevant_gains",
             "must hold the gain of every relevant document, those retrieved included; in "
-            f"descending order, number {nth[first]} is {available[first]:g} but {gain[first]:g} "
+            f"descending order, number {nth[first]} is {available[first]} but {gain[first]} "
             "was retrieved",
         )
     return rankings

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from judged.cli.documents import read_report, run_names
 from judged.evaluation import FileError
@@ -22,14 +20,6 @@ def test_what_is_no_report_is_refused(text, problem, tmp_path):
     with pytest.raises(FileError) as caught:
         read_report(path)
     assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize("values", [{}, {"ap": None}])
-def test_a_query_without_the_metric_has_no_values_to_compare(tmp_path, values):
-    path = tmp_path / "report.json"
-    metrics = {"ap": {"mean": None, "n": 0, "signature": "s"}}
-    path.write_text(json.dumps({"metrics": metrics, "per_query": {"q7": values}}))
-    assert read_report(path).values(["ap"]).query_ids == []
 
 
 @pytest.mark.parametrize(
