@@ -159,7 +159,8 @@ class Line:
     """One line of the input: its number, all its fields, and a context per expected text.
 
     Without an expected text, there is one context with a blank one, and `lacks` is the error.
-    Labelled lines may have a label, and a score instead of texts.
+    Labelled lines may have a label, and a score instead of texts; `query_id` is then the id of the
+    query, or without one its text.
     """
 
     number: int
@@ -193,9 +194,7 @@ class ContextFile(Listed[Line]):
         with _opened(path) as file:
             self._stamp = _stamp(file)
             for record in _records(file, self.name, empty, _CONTEXT_FIELDS):
-                if (item_id := record.optional_identifier("id")) is not None:
-                    again = f"has the id {item_id!r} of line {{}}; give each line its own"
-                    record.refuse_again(line_of, item_id, again)
+                _refuse_again(line_of, record, "id")
                 if model := record.optional_text(SYSTEM_MODEL):
                     self.models[model] = None
                 line = _line(record)
@@ -222,6 +221,13 @@ class ContextFile(Listed[Line]):
 
     def _item(self, index: int) -> Line:
         return next(islice(self, index, None))
+
+
+def _refuse_again(line_of: dict[str, int | None], record: Record, *names: str) -> None:
+    """Raise FileError for a line with the id, in one of the fields `names`, of an earlier one."""
+    if (item_id := record.optional_identifier(*names)) is not None:
+        again = f"has the id {item_id!r} of line {{}}; give each line its own"
+        record.refuse_again(line_of, item_id, again)
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int, int]:
@@ -339,14 +345,16 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
     With `scored`, lines must have a score, else the texts of a context.
     """
     lines: list[Line] = []
+    line_of: dict[str, int | None] = {}
     known = f"{_CONTEXT_FIELDS} {label_field} query_id score"
     for record in input_records(path, f"holds nothing; write lines with {label_field!r}", known):
+        _refuse_again(line_of, record, "id", *(["item_id"] if scored else ()))
         label = record.optional_label(label_field)
         score = record.share("score") if scored else None
         if scored and score is None:
             raise record.error("has no 'score', which --judge none reads")
         contexts = () if scored else contexts_of(record)
-        query_id = record.optional_identifier("query_id")
+        query_id = record.optional_identifier("query_id") or record.optional_text("query")
         first = lines[0].inclusion is not None if lines else None
         inclusion = read_inclusion(record, first=first)
         at = record.line or 0
@@ -356,9 +364,8 @@ def read_labels(path: str, *, scored: bool, label_field: str = LABEL) -> list[Li
 
 
 def cluster_of(line: Line) -> str:
-    """Return the cluster of a line: its query's id, else its query, else its number."""
-    query = line.contexts[0].query if line.contexts else ""
-    return line.query_id or query or f"line {line.number}"
+    """Return the cluster of a line: its query, else its number."""
+    return line.query_id or f"line {line.number}"
 
 
 def _dataset_of(path: str) -> Dataset:

@@ -14,18 +14,17 @@ def write(tmp_path, *lines):
     return str(path)
 
 
-def test_lines_hold_a_context_a_label_or_none_and_a_cluster(tmp_path):
-    path = write(
-        tmp_path,
-        f'{{{TEXTS}, "relevant": true, "query_id": 7}}',
-        f'{{{TEXTS}, "relevant": null}}',
-        f"{{{TEXTS}}}",
-    )
-    lines = read_labels(path, scored=False)
+@pytest.mark.parametrize("scored", [False, True])
+def test_lines_hold_a_label_or_none_and_a_cluster(tmp_path, scored):
+    labels = ['"relevant": true, "query_id": 7', '"relevant": null', '"id": 1']
+    path = write(tmp_path, *(f'{{{TEXTS}, "score": 0.5, {each}}}' for each in labels))
+    lines = read_labels(path, scored=scored)
     assert [line.label for line in lines] == [True, None, None]
-    assert [line.query_id for line in lines] == ["7", None, None]
-    assert lines[0].contexts[0].retrieved_text == "r"
+    assert [each.retrieved_text for each in lines[0].contexts] == ([] if scored else ["r"])
     assert _items(lines).clusters == ["7", "q", "q"]
+    again = write(tmp_path, *[f'{{{TEXTS}, "score": 0.5, "id": 1}}'] * 2)
+    with pytest.raises(FileError, match=r":2: has the id '1' of line 1"):
+        read_labels(again, scored=scored)
 
 
 @pytest.mark.parametrize(
