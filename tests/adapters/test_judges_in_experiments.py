@@ -63,17 +63,20 @@ def test_mlflow_keeps_an_error_and_no_zero_for_what_cannot_be_judged(
 ) -> None:
     from judged.adapters.judges.mlflow import JudgedMatch
 
+    expected = {"expected_response": EXPECTED}
     rows = [
-        {"inputs": {"q": "rag"}, "outputs": FOUND, "expectations": {"expected_response": EXPECTED}},
-        {"inputs": {"q": "rag"}, "outputs": OTHER, "expectations": {"expected_response": EXPECTED}},
+        {"inputs": {"q": "rag"}, "outputs": FOUND, "expectations": expected},
+        {"inputs": {"q": "rag"}, "outputs": OTHER, "expectations": expected},
         {"inputs": {"q": "rag"}, "outputs": FOUND, "expectations": {"expected_facts": ["x"]}},
+        {"inputs": {"q": "rag"}, "outputs": {"answer": FOUND}, "expectations": expected},
     ]
     found = mlflow.genai.evaluate(data=rows, scorers=[JudgedMatch(client, OVERLAP)])
     assert found.metrics == {"judged_match/mean": 0.5}
     feedback = [one.get("feedback", {}) for row in found.result_df["assessments"] for one in row]
     errors = [one["error"]["error_message"] for one in feedback if one.get("error")]
-    assert len(errors) == 1
+    assert len(errors) == 2
     assert 'neither "expected_retrieved_context" nor "expected_response"' in errors[0]
+    assert "outputs: must be text, not dict" in errors[1]
 
 
 def test_phoenix_evaluates_a_frame_with_ours(client: Client) -> None:

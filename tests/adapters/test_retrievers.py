@@ -38,12 +38,15 @@ def langchain_custom() -> Any:
     from judged.adapters.retrievers.langchain import LangChainRetriever
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda
 
     class Shelf(BaseRetriever):
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
             ranked = rank(query)
             return [Document(TEXTS[name], metadata={"doc_id": name}) for name in ranked]
 
+    zero = Document("a", metadata={"id": 0, "doc_id": "file"})
+    assert LangChainRetriever(RunnableLambda(lambda _: [zero])).retrieve("q", 1)[0].doc_id == "0"
     return LangChainRetriever(Shelf())
 
 
@@ -219,7 +222,8 @@ def test_runs_of_pyterrier_are_read_as_results(client: Client) -> None:
     import pandas as pd
     from judged.adapters.retrievers.pyterrier import read_run
 
-    rows = [("q1", "d3", 1, 7.0), ("q1", "d1", 0, 8.0), ("q2", "d2", 0, 1.5), ("q3", "d4", 0, 1.0)]
+    rows = [("q1", "d3", "10", 7.0), ("q1", "d1", "9", 8.0)]
+    rows += [("q2", "d2", "0", 1.5), ("q3", "d4", "0", 1.0)]
     run = pd.DataFrame(rows, columns=["qid", "docno", "rank", "score"])
     with_texts = run.assign(text=[TEXTS[docno] for docno in run["docno"]])
     for found in (read_run(run, TEXTS), read_run(with_texts)):

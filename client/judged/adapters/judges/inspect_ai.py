@@ -24,7 +24,7 @@ def judged_match(client: Client, judge: Judge | str | None = None) -> Scorer:
         answer = state.output.completion
         contexts = [Context(state.input_text, expected, answer) for expected in target]
         scored = [await asyncio.to_thread(asking.score, context) for context in contexts]
-        best, relevant, signature = max(scored)
+        best, relevant, signature = max(scored, key=lambda each: (each[1], each[0]))
         return Score(
             value=CORRECT if relevant else INCORRECT,
             answer=answer,

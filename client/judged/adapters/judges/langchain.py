@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_classic.evaluation import StringEvaluator
 
-from judged.adapters.judges.sample_judge import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge, need_text
 from judged.client import Client
 from judged.values import Context, Judge
 
@@ -40,6 +40,7 @@ class JudgedStringEvaluator(StringEvaluator):  # type: ignore[misc]  # Any where
         input: Any = None,  # noqa: A002, ANN401 - LangChain's
         **_: Any,  # noqa: ANN401 - LangChain's
     ) -> dict[str, Any]:
-        context = Context(str(input or ""), str(reference), str(prediction))
+        expected, answer = need_text(reference, "reference"), need_text(prediction, "prediction")
+        context = Context(need_text(input or "", "input"), expected, answer)
         score, relevant, signature = self._asking.score(context)
         return {"score": score, "value": "Y" if relevant else "N", "reasoning": f"by {signature}"}

@@ -10,8 +10,9 @@ from mlflow.entities import AssessmentSource, Feedback, SpanType, Trace
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
-from judged.adapters.judges.sample_judge import SampleJudge
+from judged.adapters.judges.sample_judge import SampleJudge, need_text
 from judged.client import Client
+from judged.errors import WrongType
 from judged.values import Context, Judge
 
 _SOURCE = AssessmentSource(source_type="CODE", source_id="judged")
@@ -83,7 +84,7 @@ class JudgedMatch(Scorer):  # type: ignore[misc]  # Any where MLflow is not inst
     ) -> Feedback:
         """Return the verdict of a row. Raises NoVerdict for a missing verdict."""
         (expected,) = _expected({**(expectations or {}), "expected_retrieved_context": None})
-        context = Context(_query(inputs or {}), expected, str(outputs))
+        context = Context(_query(inputs or {}), expected, need_text(outputs, "outputs"))
         score, relevant, signature = self._asking.score(context)
         why = f"score {score:.4f} by {signature}"
         return Feedback(name=self.name, value=relevant, rationale=why, source=_SOURCE)
@@ -98,6 +99,8 @@ def _query(inputs: Mapping[str, Any]) -> str:
 
 def _expected(expectations: Mapping[str, Any]) -> list[str]:
     documents = expectations.get("expected_retrieved_context")
+    if isinstance(documents, str):
+        raise WrongType.of_field("expected_retrieved_context", "must be a list, not one text")
     if documents is not None:
         return [_text(document) for document in documents]
     response = expectations.get("expected_response")
@@ -106,7 +109,7 @@ def _expected(expectations: Mapping[str, Any]) -> list[str]:
             'expectations have neither "expected_retrieved_context" nor "expected_response"; '
             "add what should be found"
         )
-    return [str(response)]
+    return [need_text(response, "expected_response")]
 
 
 def _retrieved(outputs: Any, trace: Trace | None) -> list[str]:  # noqa: ANN401 - MLflow's

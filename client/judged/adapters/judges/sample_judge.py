@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judged.client import Client
-from judged.errors import FailedPrecondition
+from judged.errors import FailedPrecondition, WrongType
 from judged.values import Context, Judge, QueryGroup
 
 
 class NoVerdict(FailedPrecondition):
     """A verdict is missing, so there is no value: a failure never counts as 0."""
+
+
+def need_text(value: object, field: str) -> str:
+    """Return a text. Raises WrongType for anything else, such as a message around it."""
+    if not isinstance(value, str):
+        raise WrongType.of_field(field, f"must be text, not {type(value).__name__}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

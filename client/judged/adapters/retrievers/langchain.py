@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStoreRetriever
 
@@ -27,9 +30,10 @@ class LangChainRetriever:
         else:
             documents = self._retriever.invoke(query)
         return [
-            Retrieved(
-                document.id or document.metadata.get("id") or document.metadata.get("doc_id"),
-                text=document.page_content,
-            )
-            for document in documents[:k]
+            Retrieved(_id_of(document), text=document.page_content) for document in documents[:k]
         ]
+
+
+def _id_of(document: Document) -> Any:  # noqa: ANN401 - text or a number, also 0
+    named = (document.id, document.metadata.get("id"), document.metadata.get("doc_id"))
+    return next((each for each in named if each not in (None, "")), None)

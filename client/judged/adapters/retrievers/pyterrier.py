@@ -24,7 +24,8 @@ def read_run(run: pd.DataFrame, texts: Mapping[str, str] | None = None) -> Resul
         raise ValueError(f"a run needs the columns qid, docno and rank, and this has {has}")
     known = texts or {}
     by_query: dict[str, list[Retrieved]] = defaultdict(list)
-    for row in run.sort_values("rank", kind="stable").to_dict("records"):
+    ranked = run.assign(rank=run["rank"].astype(float))  # a file read as text has "10" below "2"
+    for row in ranked.sort_values("rank", kind="stable").to_dict("records"):
         name, score, text = str(row["docno"]), row.get("score"), row.get("text")
         by_query[str(row["qid"])].append(
             Retrieved(
