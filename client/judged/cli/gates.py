@@ -51,7 +51,7 @@ class Drawn(Command):
     confidence: float | None = opt("X", "Confidence of the intervals; 0.95.")
     seed: int | None = opt("N", "Seed of all that is drawn; 0.")
 
-    def how_sure(self) -> IntervalOptions | None:
+    def interval_options(self) -> IntervalOptions | None:
         """Return the options of intervals, None if none was given."""
         return None if self.confidence is self.seed is None else self.options(IntervalOptions)
 
@@ -64,10 +64,10 @@ class IntervalOption(Drawn):
     )
     resamples: int | None = opt("N", "Resamples of the bootstrap; 10,000.")
 
-    def how_sure(self) -> IntervalOptions | None:
+    def interval_options(self) -> IntervalOptions | None:
         """Return the options of intervals, None if none was given."""
         if self.interval is self.resamples is None:
-            return super().how_sure()
+            return super().interval_options()
         return self.options(IntervalOptions, method=self.interval)
 
 
@@ -115,14 +115,14 @@ class Gates:
             mean, lower = metric.mean, _lower_bound(metric, left_out)
             if mean is None and not verdicts.ok:
                 lower = None
-            outcomes.append(hold_mean(gate, mean, lower))
+            outcomes.append(check_mean(gate, mean, lower))
         covered = [(verdicts, "verdicts")]
         if left_out:
             topics = VerdictCounts(ok=table.counts.evaluated, error=left_out)
             covered.append((topics, "topics of the qrels"))
         if outcomes or self._min_coverage is not None:
             least = self._min_coverage
-            outcomes += [one for each in covered for one in hold_coverage(least, *each)]
+            outcomes += [one for each in covered for one in check_coverage(least, *each)]
         return outcomes
 
 
@@ -163,7 +163,7 @@ def _lower_bound(metric: MetricResult, left_out: int) -> float | None:
 _WORST = " in the worst case of what is missing"
 
 
-def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
+def check_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
     """Return a gate's outcome for a mean, or for its lower bound if values are missing."""
     checked, which = (mean, "") if lower is None else (lower, _WORST)
     if checked is None:
@@ -172,7 +172,7 @@ def hold_mean(gate: Gate, mean: float | None, lower: float | None) -> Outcome:
     return _outcome(gate, mean, finding, gate.threshold - checked, lower)
 
 
-def hold_drop(
+def check_drop(
     gate: Gate, name: str, before: float, now: float | None, worst: float | None
 ) -> Outcome:
     """Return a gate's outcome for the drop of a mean, or `worst`, if values are missing."""
@@ -185,7 +185,7 @@ def hold_drop(
     return _outcome(gate, drop, finding, checked - gate.threshold, worst)
 
 
-def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
+def check_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -> Outcome:
     """Return a gate's outcome for scores with a minimum for each item, by item id.
 
     A missing score counts as 0; items that are not assessable are left out.
@@ -208,7 +208,7 @@ def hold_items(scores: Iterable[AnswerScore], min_scores: Mapping[str, float]) -
     return _outcome(gate, reach / len(checked), finding, len(below))
 
 
-def hold_coverage(
+def check_coverage(
     threshold: float | None, counts: VerdictCounts | ScoreCounts, what: str, metric: str = ""
 ) -> Iterator[Outcome]:
     """Yield the outcome of `--min-coverage`, by default 1, for the share of OK results.

@@ -69,7 +69,7 @@ class AskingOptions(Spending):
         if self.cache_only:
             self.leave_out("judge_refresh", "--cache-only asks no model; leave one of them out")
 
-    def how_asked(self) -> Asking | None:
+    def asking_options(self) -> Asking | None:
         """Return how to ask the judge, None for the defaults."""
         if not (self.judge_refresh or self.cache_only):
             return None if self.max_cost is None else Asking(max_cost=self.max_cost)

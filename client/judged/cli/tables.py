@@ -124,7 +124,7 @@ def describe_usage(usage: Usage) -> str:
     return "; ".join(parts)
 
 
-def taken(usage: Usage | None) -> list[str]:
+def usage_lines(usage: Usage | None) -> list[str]:
     """Return the usage of judging, and the guarantee of a cascade, a line each.
 
     There is no guarantee for data unlike the labels: `guarantee_warnings` say so.
@@ -188,11 +188,11 @@ def report_estimate(out: Output, found: CostEstimate) -> dict[str, Any]:
     return {"estimate": found}
 
 
-def tell_verdicts(out: Output, verdicts: Verdicts) -> None:
+def report_verdicts(out: Output, verdicts: Verdicts) -> None:
     """Print a line about the verdicts and their usage, and all warnings about them."""
     counts, usage = VerdictCounts.of(verdicts), verdicts.usage
     say(f"{describe_verdicts(counts)}; {verdicts.judge.signature}")
-    for line in taken(usage):
+    for line in usage_lines(usage):
         say(line)
     out.warn(
         *verdict_warnings(counts),

@@ -45,7 +45,7 @@ from judged.evaluation.asking import (
     models_of,
     sha256_of,
     signature_of,
-    tell_circular,
+    warn_circular,
 )
 from judged.values import (
     AnswerItem,
@@ -310,7 +310,7 @@ def _check_models(
                 reason="PROVIDER_NOT_CONFIGURED",
                 metadata={"model": model.name},
             )
-    tell_circular(systems, asked)
+    warn_circular(systems, asked)
 
 
 def _item(question: Question, answer: Answer) -> AnswerItem:

@@ -76,10 +76,10 @@ def check_circular(
     models that made the texts. None is the server's default judge. Evaluations call this
     themselves; `warnings.simplefilter("error", CircularJudging)` turns the warning into an error.
     """
-    tell_circular(system_models, judging_models(info, [to_judge(judge or "")]))
+    warn_circular(system_models, judging_models(info, [to_judge(judge or "")]))
 
 
-def tell_circular(systems: str | Iterable[str], models: Iterable[ChatModelInfo]) -> None:
+def warn_circular(systems: str | Iterable[str], models: Iterable[ChatModelInfo]) -> None:
     """Warn about each pair of a system's model and a judging model of one family."""
     judges = list(dict.fromkeys(model.model for model in models))
     for system in models_of(None, systems):

@@ -10,7 +10,7 @@ from judged._views import of_all, plural
 from judged.cli.frame import Document, arg, opt
 from judged.cli.judging import CascadeOptions, MaxCost
 from judged.cli.output import Output, Problem
-from judged.cli.tables import taken, usage_document
+from judged.cli.tables import usage_document, usage_lines
 
 
 class BatchCommand(CascadeOptions, MaxCost):
@@ -66,7 +66,7 @@ class BatchCommand(CascadeOptions, MaxCost):
             job = complete(self.table, ids, folder, judging, self.block_rows, how["progress"])
         shown = ", ".join(f"{n} {status}" for status, n in sorted(folder.statuses.items()))
         out.show(f"{plural(len(ids), 'row')}: {shown or 'none judged'}", judge.signature)
-        out.show(*taken(job.usage))
+        out.show(*usage_lines(job.usage))
         for why, n in job.why.items():
             out.warn(f"{plural(n, 'row')} without a verdict: {why}")
         if folder.missing:

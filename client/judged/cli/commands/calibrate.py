@@ -157,7 +157,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
             folded = FoldedLines([] if self.replays else lines)
             groups, places = list(folded), folded.places(self.labels)
         with self.asking("judging", len(lines), places) as (server, how):
-            client, asking = server.client, self.how_asked()
+            client, asking = server.client, self.asking_options()
             if answers is not None and self.rubric is not None:
                 asked = read_rubrics([self.rubric], server.info, self.min_score, self.parameters())
                 if self.estimate:
@@ -186,22 +186,22 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
                 say(describe_usage(usage))
             threshold = self.min_score if judge is None else judge.min_score
             options = self.options(CalibrateOptions, min_score=threshold, judge=judge)
-            made = client.calibrate(_items(lines), options, self.how_sure())
+            made = client.calibrate(_items(lines), options, self.interval_options())
         signature = None if judge is None else judge.signature
         document = report_calibration(out, made, len(lines), signature, usage)
-        believed = made.reliability
-        if believed is None or self.output is None:
+        reliability = made.reliability
+        if reliability is None or self.output is None:
             return document
-        if believed.fitted:
-            believed.calibrator.save(
+        if reliability.fitted:
+            reliability.calibrator.save(
                 self.output,
                 judge=signature,
-                n_labels=believed.n_labels,
-                n_queries=believed.n_clusters,
-                **plain(estimates_of(believed)),
+                n_labels=reliability.n_labels,
+                n_queries=reliability.n_clusters,
+                **plain(estimates_of(reliability)),
             )
         else:
-            why = believed.calibrator.not_fitted or "there are too few labels"
+            why = reliability.calibrator.not_fitted or "there are too few labels"
             say(f"--output {self.output}: there is nothing to keep: {why}")
             out.failed = True
         return document
@@ -238,8 +238,8 @@ def report_calibration(
     out: Output, found: Calibration, n_lines: int, judge: str | None, usage: Usage | None
 ) -> Document:
     """Show the quality of a judge, and print warnings; return the document."""
-    quality, believed, bounds = found.quality, found.reliability, found.cascade
-    probability = {} if believed is None else estimates_of(believed)
+    quality, reliability, bounds = found.quality, found.reliability, found.cascade
+    probability = {} if reliability is None else estimates_of(reliability)
     estimates = {
         **estimates_of(quality),
         **{f"probability {name}": one for name, one in probability.items()},
@@ -252,7 +252,7 @@ def report_calibration(
     out.warn(
         *quality.warnings,
         *(f"prevalence: {warning}" for warning in found.prevalence.warnings),
-        *(() if believed is None else believed.warnings),
+        *(() if reliability is None else reliability.warnings),
         *estimate_warnings(estimates),
     )
     estimates |= _of_share("judge agrees with people", found.agreement)
@@ -275,8 +275,9 @@ def report_calibration(
         "quality": fields_but(quality, "warnings"),
         "thresholds": thresholds,
         "cascade": bounds,
-        "reliability": believed
-        and fields_but(believed, "warnings", "n_clusters") | {"n_queries": believed.n_clusters},
+        "reliability": reliability
+        and fields_but(reliability, "warnings", "n_clusters")
+        | {"n_queries": reliability.n_clusters},
         "prevalence": fields_but(found.prevalence, "warnings", "half_width_with_more"),
         "agreement": found.agreement,
         "judge": judge,
@@ -287,14 +288,14 @@ def report_calibration(
 
 def describe_agreement(found: Calibration, judge: str | None) -> str:
     """Return how often the judge agrees with people, and on how many labels, as a sentence."""
-    quality, believed = found.quality, found.reliability
+    quality, reliability = found.quality, found.reliability
     name = "the judge" if judge is None else judge.partition("|")[0]
-    by = "" if believed is None else f" of {plural(believed.n_clusters, 'query', 'queries')}"
+    by = "" if reliability is None else f" of {plural(reliability.n_clusters, 'query', 'queries')}"
     sentence = f"{name} agrees with people on {_share(quality.accuracy)} of "
     sentence += f"{plural(quality.n, 'label')}{by}"
-    if believed is None or not believed.fitted or believed.accuracy is None:
+    if reliability is None or not reliability.fitted or reliability.accuracy is None:
         return sentence
-    calibrated = _share(believed.accuracy)
+    calibrated = _share(reliability.accuracy)
     return f"{sentence}; calibrated, on {calibrated}, by labels that did not make the calibration"
 
 

@@ -43,16 +43,16 @@ from judged.cli.tables import (
     corrected_table,
     describe_verdicts,
     report_estimate,
+    report_verdicts,
     slice_warnings,
     slices_table,
-    taken,
-    tell_verdicts,
     usage_document,
+    usage_lines,
     vote_warnings,
     why_missing,
 )
 from judged.evaluation import Evaluator, FileError
-from judged.evaluation.asking import judging_models, tell_circular
+from judged.evaluation.asking import judging_models, warn_circular
 from judged.evaluation.labels import Labels, corrected_means
 from judged.evaluation.result import document_head, evaluation_warnings, query_result
 from judged.report.content import describe_counts
@@ -95,7 +95,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
         lines, as_qrels = ContextFile(self.contexts), self.output.endswith(_QRELS)
         if as_qrels:
             _check_ids(self.contexts, lines)
-        folded, kept, asking = FoldedLines(lines), kept_trace(self), self.how_asked()
+        folded, kept, asking = FoldedLines(lines), kept_trace(self), self.asking_options()
         whole = self.replays or self.estimate or bool(self.trace)
         groups = list(folded) if whole else folded
         places = folded.places(self.contexts)
@@ -108,7 +108,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
             else:
                 spec = self.spec(info, self.min_score)
                 check_expectations(out, spec, lines, client)
-                tell_circular(lines.models, judging_models(info, [spec]))
+                warn_circular(lines.models, judging_models(info, [spec]))
                 if self.estimate:
                     return report_estimate(out, client.estimate(groups, spec, asking=asking))
                 details = self.details or kept is not None
@@ -118,7 +118,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
         verdicts = of_lines(lines, found if self.details else replace(found, details={}))
         as_lines = _qrels(out, self.output, lines, verdicts) if as_qrels else None
         out.write("--output", self.output, as_lines or map(json_line, _judged(lines, verdicts)))
-        tell_verdicts(out, verdicts)
+        report_verdicts(out, verdicts)
         if names := ", ".join(name for name in _ANSWERS if name in lines.fields):
             out.warn(f"the input has fields that the verdict replaced: {names}")
         return {
@@ -257,11 +257,11 @@ class EvaluateCommand(
         asked = self.options(
             MetricOptions,
             per_query=self.per_query or out.writes_json or labelled is not None,
-            interval=self.how_sure(),
+            interval=self.interval_options(),
         )
         kept = kept_trace(self)
         corrected: Mapping[str, CorrectedEstimate] | None = None
-        places, asking = places_of_queries(queries), self.how_asked()
+        places, asking = places_of_queries(queries), self.asking_options()
         with self.asking("judging", queries.n_contexts, places) as (server, how):
             measure = partial(Evaluator(server.client).evaluate_groups, groups, self.metric)
             if self.replays:
@@ -270,7 +270,7 @@ class EvaluateCommand(
                     found = measure(replay, asked, timeout=self.timeout)
             else:
                 spec = self.spec(server.info, threshold)
-                tell_circular(queries.system_models, judging_models(server.info, [spec]))
+                warn_circular(queries.system_models, judging_models(server.info, [spec]))
                 if self.estimate:
                     would = Evaluator(server.client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)
@@ -312,7 +312,7 @@ class EvaluateCommand(
             *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
         )
-        remarks = [describe_counts(table.counts), *made_from, *taken(found.usage)]
+        remarks = [describe_counts(table.counts), *made_from, *usage_lines(found.usage)]
         self.show_means(out, table, gates, remarks)
         if table.slices:
             out.show("", slices_table(table))

@@ -55,7 +55,7 @@ class AgreeCommand(ResultCommand, IntervalOption):
         table = RatingTable.of(named, ratings, self.level)
         places: Places = {r"ratings\.raters.*": name, r"ratings\.categories.*": "--categories"}
         with self.connect(places) as server:
-            found = server.client.measure_agreement(table, interval=self.how_sure()).ratings
+            found = server.client.measure_agreement(table, interval=self.interval_options()).ratings
         if found is None:  # pragma: no cover - the server answers what it is asked
             raise Problem("the server did not answer; is it of an older version?")
         estimates = estimates_of(found)

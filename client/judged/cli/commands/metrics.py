@@ -37,7 +37,7 @@ from judged.cli.gates import (
     IntervalOption,
     MetricsOptions,
     MinCoverage,
-    hold_drop,
+    check_drop,
     read_gate,
 )
 from judged.cli.inputs import read_answers
@@ -88,7 +88,7 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
         """Measure, and report."""
         gates = Gates(self.min_score, self.metric, self.min_coverage)
         judged, retrieved = TrecQrels.from_file(self.qrels), TrecRun.from_file(self.run_)
-        options = self.options(MetricOptions, per_query=True, interval=self.how_sure())
+        options = self.options(MetricOptions, per_query=True, interval=self.interval_options())
         with self.connect() as server:
             table, warnings = measure_run(server.client, self.metric, judged, retrieved, options)
         out.warn(*warnings, *interval_warnings(table, options.interval))
@@ -144,7 +144,7 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         """Measure, and report."""
         gates = Gates(self.min_score, self.metric)
         read = read_answers(self.answers)
-        n, made = len(read.lines), self.how_sure()
+        n, made = len(read.lines), self.interval_options()
         texts = [TextItem(item.answer, item.references) for item in read.items]
         by_words = [name for name in self.metric if name != METRIC]
         measured, similarity = TextMetricTable([]), None
@@ -246,7 +246,7 @@ class CompareCommand(ComparingCommand, Drawn):
                 found = server.client.compare_runs(
                     metrics,
                     {run.name: run.values for run in measured},
-                    MetricOptions(interval=self.how_sure()),
+                    MetricOptions(interval=self.interval_options()),
                     asked,
                 )
         baseline, *others = measured
@@ -314,7 +314,7 @@ def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredR
         if highest is not None and lowest is not None:
             worst = highest - lowest
     name = f"{gate.metric} of {made.run}"
-    return hold_drop(gate, name, made.baseline_mean, made.run_mean, worst)
+    return check_drop(gate, name, made.baseline_mean, made.run_mean, worst)
 
 
 def _warnings(found: ComparedRuns) -> Iterator[str]:

@@ -18,9 +18,9 @@ from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
     Drawn,
     MinCoverage,
-    hold_coverage,
-    hold_items,
-    hold_mean,
+    check_coverage,
+    check_items,
+    check_mean,
     read_gate,
     split_min_scores,
 )
@@ -53,7 +53,7 @@ from judged.cli.output import (
 from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
 from judged.evaluation import compare_answers
 from judged.evaluation.answers import RUBRIC, AnswerPairs
-from judged.evaluation.asking import judging_models, tell_circular
+from judged.evaluation.asking import judging_models, warn_circular
 from judged.evaluation.result import missing_kinds
 from judged.report.content import ends
 from judged.traces import ScoreReplay
@@ -101,9 +101,9 @@ def outcomes(
     found = {summary.rubric: summary for summary in summaries}
     for gate in gates:
         metric = scored_metric(gate.metric, found[gate.metric].mean, found[gate.metric].counts)
-        yield hold_mean(gate, metric.mean, metric.lower_bound if metric.n else None)
+        yield check_mean(gate, metric.mean, metric.lower_bound if metric.n else None)
     for rubric in dict.fromkeys(gate.metric for gate in gates) if min_coverage is None else found:
-        yield from hold_coverage(min_coverage, found[rubric].counts, "scores", rubric)
+        yield from check_coverage(min_coverage, found[rubric].counts, "scores", rubric)
 
 
 def places_of_rubrics(names: Sequence[str]) -> Places:
@@ -209,7 +209,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
     def run(self, out: Output) -> Document:
         """Score, and write lines, tables and gates."""
         threshold, gates = read_thresholds(self.min_score, self.rubric)
-        file, given, asking = read_answers(self.answers), self.parameters(), self.how_asked()
+        file, given, asking = read_answers(self.answers), self.parameters(), self.asking_options()
         kept = kept_trace(self)
         items, total = file.items, len(file.lines) * len(self.rubric)
         with self.asking("scoring", total, file.places()) as (server, how):
@@ -223,7 +223,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
                     found = replay.scores(items, rubrics, info.rubrics)
             else:
                 systems = (line.system_model for line in file.lines if line.system_model)
-                tell_circular(systems, judging_models(info, rubrics))
+                warn_circular(systems, judging_models(info, rubrics))
                 if self.estimate:
                     would = client.estimate_scores(items, rubrics, asking=asking)
                     return report_estimate(out, would)
@@ -237,7 +237,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
             line.item.item_id: line.min_score for line in file.lines if line.min_score is not None
         }
         if min_scores:
-            out.gates.append(hold_items(found, min_scores))
+            out.gates.append(check_items(found, min_scores))
         return self._report(out, found)
 
     def _report(self, out: Output, found: ScoredAnswers) -> Document:
@@ -246,7 +246,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         out.write("--output", self.output, map(json_line, lines))
         answers = plural(len(found) // max(1, len(found.rubrics)), "answer", "answers")
         by = plural(len(found.rubrics), "rubric")
-        made_from = [f"{answers} by {by}", *_tell_scores(out, found)]
+        made_from = [f"{answers} by {by}", *_report_scores(out, found)]
         if any(score.source is not Source.REPLAY for score in found):  # else no model was asked
             made_from.append(describe_usage(found.usage))
         if self.output == STDOUT:  # the lines have standard output to themselves
@@ -269,7 +269,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         }
 
 
-def _tell_scores(out: Output, found: ScoredAnswers) -> list[str]:
+def _report_scores(out: Output, found: ScoredAnswers) -> list[str]:
     """Print warnings, count failures; return the judges' signatures, a line each."""
     out.warn(*score_warnings(found))
     failed = sum(score.status is Status.ERROR for score in found)
@@ -372,7 +372,7 @@ class RankCommand(ScoringOptions, Drawn):
         }
         with explained(places):
             pairs = AnswerPairs([answer for _, answer in read])
-        given, asking = self.parameters(), self.how_asked()
+        given, asking = self.parameters(), self.asking_options()
         with self.asking("comparing", len(pairs.items), places_of_rubrics([self.rubric])) as (
             server,
             how,
@@ -397,7 +397,7 @@ class RankCommand(ScoringOptions, Drawn):
             _position(ranking.position),
         ]
         if scores is not None:
-            made_from += [*_tell_scores(out, scores), describe_usage(scores.usage)]
+            made_from += [*_report_scores(out, scores), describe_usage(scores.usage)]
         out.show(_ranking_table(ranking), "", *made_from)
         judges = [s.judge.signature for s in (scores.rubrics if scores else ()) if s.judge]
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from judged.evaluation import CircularJudging
-from judged.evaluation.asking import family_of, tell_circular
+from judged.evaluation.asking import family_of, warn_circular
 from judged.values import ChatModelInfo
 
 
@@ -28,6 +28,6 @@ def test_the_family_is_told_by_the_name(name, family):
 def test_a_relative_is_told_and_a_stranger_is_not():
     judges = [ChatModelInfo("", "", name, False, "") for name in ("gpt-5", "claude-1", "gpt-5")]
     with pytest.warns(CircularJudging) as told:
-        tell_circular(["gpt-4o", "123"], judges)
+        warn_circular(["gpt-4o", "123"], judges)
     about = "the judge's model gpt-5 is of the family 'gpt', as is that of"
     assert [str(one.message)[: len(about)] for one in told] == [about]
