@@ -83,7 +83,7 @@ def _address(server: subprocess.Popen[bytes], folder: Path) -> str:
     while not port_file.exists():
         if server.poll() is not None or time.monotonic() > deadline:
             said = (folder / "stderr").read_text(errors="replace").strip().splitlines()
-            why = f"the private server did not start: {said[-1] if said else 'it said nothing'}"
+            why = f"the private server did not start: {said[-1] if said else 'it wrote no error'}"
             raise FailedPrecondition(why, code="FAILED_PRECONDITION")
         time.sleep(0.02)
     return port_file.read_text().strip()

@@ -111,7 +111,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             details.append(ends(interval))
         details.append(f"n {n}")
         if (check := checked.get(id(of))) is not None:
-            details.append(f"{'held to' if check.passed else 'fell short of'} {check.min_score:g}")
+            details.append(f"{'reaches' if check.passed else 'is below'} {check.min_score:g}")
         item.user_properties.append((f"{_PREFIX}{name}", ", ".join(details)))
     testing.checks.clear()
 

@@ -456,7 +456,7 @@ class Missing(ReplayError):
         super().__init__(
             f"{of_all(self.missing, self.total, 'judgement', 'judgements')} by {self.name} "
             f"{word(self.missing, 'is', 'are')} missing, first that of {self.first}; judge these "
-            "items, keep what is said with record_verdicts or record_scores, and replay the trace "
+            "items, add the results with record_verdicts or record_scores, and replay the trace "
             "again"
         )
 
@@ -557,8 +557,8 @@ class Replay:
             raise ReplayError(f"{trace.name} has no judgements of contexts{scores}")
         if len(names) > 1:
             raise ReplayError(
-                f"{trace.name} has judgements by {', '.join(names)}; say whose to take, as "
-                "judgements or --trace-judge NAME"
+                f"{trace.name} has judgements by {', '.join(names)}; name those to take, by "
+                "judgements= or --trace-judge NAME"
             )
         return names[0]
 

@@ -158,8 +158,8 @@ def read_replay(path: str) -> Replay:
         raise FileError(
             path,
             None,
-            "has no two instants; lines are those of a server's log, whose calls of BatchJudge "
-            'count, or {"at": SECONDS}',
+            "has fewer than two times; lines are those of a server's log, whose calls of "
+            'BatchJudge count, or {"at": SECONDS}',
         )
     span = began[-1] - began[0]
     return Replay([at - began[0] for at in began], span * len(began) / (len(began) - 1))

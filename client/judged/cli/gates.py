@@ -230,7 +230,7 @@ def _outcome(
 ) -> Outcome:
     """Return the outcome of a gate, which passes unless `missed_by` is positive."""
     passed = missed_by <= _ROUNDING
-    message = f"{'held' if passed else 'fell short'}: {finding}; {gate}"
+    message = f"{'passed' if passed else 'failed'}: {finding}; {gate}"
     return Outcome(gate, value, passed, message, worst)
 
 

@@ -144,7 +144,7 @@ def read_candidates(path: str) -> list[tuple[int, CandidateAnswer]]:
 
     Without query ids, answers with equal queries belong together. Raises FileError.
     """
-    empty = "holds no two systems; write lines of {query_id, query, system, answer}"
+    empty = "has no answers; write lines of {query_id, query, system, answer}"
     found = []
     for line in input_records(path, empty, "query_id query system answer references contexts"):
         query_id = line.optional_identifier("query_id") or line.text("query")

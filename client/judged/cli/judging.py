@@ -47,7 +47,7 @@ class MaxCost(Command):
 
     max_cost: float | None = opt(
         "X",
-        "Most that language models may cost; what could exceed it is not asked.",
+        "Limit on the cost of language models; a call that could exceed it is not made.",
     )
 
 
@@ -55,7 +55,7 @@ class Spending(MaxCost):
     """A command that can bypass kept replies, or only estimate the cost."""
 
     judge_refresh: bool = flag("Ask the model again instead of using kept replies.")
-    estimate: bool = flag("Judge nothing: print what it would take at most.")
+    estimate: bool = flag("Judge nothing; print the most that it could use.")
 
 
 class AskingOptions(Spending):
@@ -83,7 +83,7 @@ class ModelOptions(JudgingCommand):
     judge_samples: int | None = opt(
         "N", "Votes on each context; by default 1 at temperature 0 and 3 above."
     )
-    judge_temperature: float | None = opt("T", "Chance in the model's words; 0 by default.")
+    judge_temperature: float | None = opt("T", "Sampling temperature of the model; 0 by default.")
     judge_max_tokens: int | None = opt("N", "Longest reply of the model.")
     param: Sequence[str] = many("K=V", "Parameter of the judge; may be repeated.")
 

@@ -174,7 +174,7 @@ class Output:
         if unanswered := sum(error.code == UNANSWERED for error in errors):
             self._why = f"{unanswered} had no answer from the server"
         if 0 < total == failed:
-            self._why = "every verdict failed, so this is no result"
+            self._why = "every verdict failed, so there is no result"
 
     def finish(self) -> None:
         """Print a line for each gate, and end the command. Raises Exit.
@@ -207,8 +207,8 @@ def progress_bar(title: str, total: int) -> Iterator[Progress | None]:
     """
     if not sys.stderr.isatty():
         message = (
-            f"still {title}, {total} in all, after {_LONG_S:.0f} s; a model that is asked may be "
-            "slow or away: the server's log says which"
+            f"still {title}, {total} in all, after {_LONG_S:.0f} s; a language model may be slow "
+            "or unreachable: the server's log says which"
         )
         waiting = Timer(_LONG_S, say, [message])
         waiting.daemon = True

@@ -109,7 +109,7 @@ System = Callable[..., str | Answer] | Callable[..., Awaitable[str | Answer]]
 sources."""
 
 
-_PLACEHOLDER = Answer("an answer that is not there yet")
+_PLACEHOLDER = Answer("an answer of the system")
 _QUESTION = "Question(item_id, query, references, contexts)"
 
 

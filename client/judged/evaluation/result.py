@@ -408,7 +408,7 @@ def blind_warnings(
     if judge.min_score >= _SEMANTIC_SCORE and 2 * sum(longer) > len(longer):
         yield (
             f"most retrieved texts are {_MUCH_LONGER} times as long as the expected ones or more: "
-            f"semantic compares whole texts and hardly calls such pairs relevant at "
+            f"semantic compares whole texts, and seldom calls such pairs relevant at "
             f"{judge.min_score:g} ({counts.relevant} of {counts.ok} are); for chunks take "
             "token_overlap, a cascade or llm, for answers answer_equivalence, or a lower "
             "--min-score by `judged calibrate`"

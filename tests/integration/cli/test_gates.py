@@ -111,5 +111,5 @@ class TestEvaluate:
         self.write(tmp_path, [f"fine {n}" for n in range(68)] + [f"lost {n}" for n in range(22)])
         done = judged(*self.COMMAND, *flags)
         assert done.returncode == 1, done.stderr
-        assert "fell short: mrr is 0.7556 in the worst case" in done.stderr
+        assert "failed: mrr is 0.7556 in the worst case" in done.stderr
         assert "(68 of 90 verdicts)" in done.stderr

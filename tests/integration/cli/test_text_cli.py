@@ -38,7 +38,7 @@ def test_answers_are_measured_and_held_against_a_baseline(judged: Commands):
     judged.fine("texts", "b.jsonl", *METRICS, "--json", "b.json")
     worse = judged("compare", "a.json", "b.json", "--max-drop", "token_f1=0.05")
     assert worse.returncode == 1
-    assert "fell short: token_f1 of b was" in worse.stderr
+    assert "failed: token_f1 of b was" in worse.stderr
 
 
 def test_answers_in_scripts_that_a_metric_does_not_read_are_told(tmp_path: Path, judged: Commands):

@@ -120,7 +120,7 @@ class TestCommandLine:
             f"answer_relevance={threshold}",
         )
         assert done.returncode == status
-        assert ("fell short: answer_relevance is 0.5500; --min-score" in done.stderr) == status
+        assert ("failed: answer_relevance is 0.5500; --min-score" in done.stderr) == status
         gate, coverage = json.loads(done.stdout)["gates"]
         assert (coverage["gate"], coverage["value"], coverage["passed"]) == (
             "min_coverage",

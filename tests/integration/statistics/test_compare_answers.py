@@ -61,7 +61,7 @@ def test_scores_are_compared_item_by_item(folder: Path, judged: Commands):
 
 @pytest.mark.parametrize(
     ("allowed", "status", "says"),
-    [("0.4", 0, "held: helpfulness of poor was "), ("0.1", 1, "fell short: helpfulness of")],
+    [("0.4", 0, "passed: helpfulness of poor was "), ("0.1", 1, "failed: helpfulness of")],
 )
 def test_a_drop_from_the_baseline_is_a_gate(
     folder: Path, judged: Commands, allowed: str, status: int, says: str

@@ -59,7 +59,7 @@ class TestPrivateServer:
         monkeypatch.setattr(_local, "START_S", 0.05)
         started = acts("import time; time.sleep(60)")
         with (
-            pytest.raises(FailedPrecondition, match=r"did not start: it said nothing"),
+            pytest.raises(FailedPrecondition, match=r"did not start: it wrote no error"),
             local(),
         ):
             pass

@@ -345,8 +345,8 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
     )
     stage: Sequence[str] = many(
         "KIND[/PROFILE][:K=V,...]",
-        "Judge that the cascade may have, as in llm:model=large; price=X says what an item costs, "
-        "where the server's prices do not. Repeat it for each.",
+        "Judge that the cascade may have, as in llm:model=large; price=X is the cost of an item, "
+        "in place of the server's prices. Repeat it for each.",
         required=True,
     )
     max_error: float | None = opt(
@@ -358,7 +358,7 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
     max_item_cost: float | None = opt(
         "X", "Propose the most accurate one that costs at most this an item, in the mean."
     )
-    abstain: bool = flag("Leave what no stage is sure of without a verdict.")
+    abstain: bool = flag("Give no verdict on items that no stage settles.")
     output: str | None = opt(
         "FILE",
         "Keep the proposed cascade in this file, for --cascade; my.cascade.json for instance.",

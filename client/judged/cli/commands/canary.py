@@ -43,7 +43,7 @@ class RecordCommand(CascadeOptions, MaxCost):
 
     items: str = arg(
         "CONTEXTS.jsonl",
-        "Lines of {query, expected_text, retrieved_text}, as for `judged judge`; 50 will do.",
+        "Lines of {query, expected_text, retrieved_text}, as for `judged judge`; 50 are enough.",
     )
     output: str = opt("CANARY.json", "Where the canary goes.", None, writes=True, required=True)
     min_score: float | None = opt("X", "Score from which a verdict is relevant.")
@@ -80,7 +80,7 @@ class RecordCommand(CascadeOptions, MaxCost):
             out.warn(
                 f"{noisy} of {n} items changed their verdict between rounds, so small changes of "
                 "the judge don't show; lower --judge-temperature, raise --judge-samples, or take "
-                "items on which it is surer"
+                "items on which it is more certain"
             )
         counted = {"items": n, "flips": flips, "asks": asks, "share": share, "noisy_items": noisy}
         return counted | row_of(canary, _IDENTITY)
@@ -129,7 +129,7 @@ class CheckCommand(JudgingCommand, MaxCost):
             step = "name a file that `judged canary check` has kept, or one that is not there yet"
             raise Problem(f"{error}; --history: {step}") from error
         if history.others:
-            say(f"{kept}: {history.others} checks are of another recording and don't count")
+            say(f"{kept}: {history.others} checks are of another recording, and are not counted")
         with self.asking("checking", self.rounds) as (server, how):
             how |= {"rounds": self.rounds, "max_cost": self.max_cost}
             found = check_canary(server.client, canary, history, **how)
@@ -206,7 +206,7 @@ def _other_judge(canary: Canary, found: Check) -> Iterator[str]:
     if set(found.models) - set(canary.models):
         yield (
             f"other models answer: {', '.join(found.models)}; when it was recorded "
-            f"{', '.join(canary.models) or 'none said its name'}"
+            f"{', '.join(canary.models) or 'none reported its name'}"
         )
 
 

@@ -173,7 +173,7 @@ def _tip(remote: str, branch: str) -> tuple[str, str, str] | None:
     _git("fetch", "--quiet", "--no-tags", "--depth=1", remote, f"refs/heads/{branch}")
     match = _OF.fullmatch(_git_text("show", "--no-patch", "--format=%cI %B", "FETCH_HEAD"))
     if match is None:
-        raise Problem(f"--branch {branch}: has what judged ci --save did not write; name another")
+        raise Problem(f"--branch {branch}: was not written by judged ci --save; name another")
     return _git_text("rev-parse", "FETCH_HEAD"), match[1], match[2]
 
 
@@ -192,7 +192,7 @@ def _git(*arguments: str, given: bytes = b"") -> bytes:
             check=False,
         )
     except FileNotFoundError:
-        raise Problem("there is no git here; install it, baselines are kept with it") from None
+        raise Problem("git, which keeps the baselines, is not installed") from None
     except subprocess.TimeoutExpired:
         raise Problem(f"git {arguments[0]} took longer than {_TIMEOUT_S:g} s") from None
     if done.returncode:

@@ -171,8 +171,8 @@ class LabelCommand(ResultCommand):
         labels = LabelFile.read(self.output, judged.items, chances)
         if judged.missing:
             out.warn(
-                f"{plural(judged.missing, 'line')} without a verdict; the estimates are for the "
-                "others alone"
+                f"{plural(judged.missing, 'line')} without a verdict; the estimates do not cover "
+                "them"
             )
         if not self.summary:
             _on_screen(drawn, labels, chances)

@@ -198,7 +198,7 @@ def _unread_warnings(
         if unread:
             some = f"{of_all(unread, n, 'answer')} (or of the references)"
             yield (
-                f"{name} does not read much of {some}, and {without_value} have no value; take a "
+                f"{name} does not read much of {some}, and {without_value} have no value; use a "
                 "metric, or a model, for their language"
             )
 

@@ -96,13 +96,13 @@ class UsageCommand(ServerCommand):
         """Ask, and show."""
         if not self.target:
             raise Problem(
-                "usage is kept by servers that go on; name one: --target HOST:PORT, or "
+                "a private server has no usage to show; name one: --target HOST:PORT, or "
                 "JUDGED_TARGET"
             )
         with self.connect() as server:
             usage = server.client.usage(self.days)
         if not usage.is_recorded:
-            say("the server writes no usage down: that needs tenants, or a budget of the day")
+            say("the server does not record usage; that needs tenants, or a daily budget")
         elif not usage.rows:
             say(f"no language model was asked in the last {self.days} days")
         if usage.rows:

@@ -89,5 +89,5 @@ class TestReplay:
     def test_fewer_than_two_instants_are_refused(self, tmp_path, text):
         path = tmp_path / "at.jsonl"
         path.write_text(text)
-        with pytest.raises(FileError, match="no two instants"):
+        with pytest.raises(FileError, match="fewer than two times"):
             read_replay(str(path))

@@ -87,7 +87,7 @@ def test_a_bare_number_is_the_threshold_of_the_judge():
 
 def test_the_document_lists_the_gates():
     (outcome,) = gates(f"{M}=0.8").check(table())
-    sentence = f"fell short: {M} is 0.7600; --min-score {M}=0.8"
+    sentence = f"failed: {M} is 0.7600; --min-score {M}=0.8"
     document = {"metrics": {}, "per_query": {}, "gates": [outcome.to_dict()]}
     assert make_report(document).gates == [(False, sentence)]
     assert outcome.to_dict() == {
