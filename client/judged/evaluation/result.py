@@ -298,8 +298,7 @@ _FLAGGED = {
     "flagged_unknown_tokens": "about a text of which the judge does not read a good part, such as "
     "emoji or letters of another script: ask token_overlap with profile unicode, semantic with a "
     "model of its language, or llm",
-    "flagged_truncated": "about a text longer than the model's window; only its beginning was "
-    "judged",
+    "flagged_truncated": "about a text longer than the model's window; only part of it was judged",
     "flagged_fallback": "by a fallback, since the provider of the model that was asked failed; "
     "another model may judge in another way",
     "flagged_reserved_tokens": "flagged RESERVED_TOKENS: a text holds tokens of chat templates, or "

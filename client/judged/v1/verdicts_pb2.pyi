@@ -102,7 +102,7 @@ class _VerdictFlagEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VerdictFl
     """
     VERDICT_FLAG_TRUNCATED: _VerdictFlag.ValueType  # 2
     """VERDICT_FLAG_TRUNCATED: a text was longer than the model's window and only
-    its beginning was judged.
+    part of it was judged.
     """
     VERDICT_FLAG_WINDOWED: _VerdictFlag.ValueType  # 4
     """VERDICT_FLAG_WINDOWED: a text was longer than the model's window and the
@@ -141,7 +141,7 @@ that the profile can read; the "unicode" profile of token_overlap can.
 """
 VERDICT_FLAG_TRUNCATED: VerdictFlag.ValueType  # 2
 """VERDICT_FLAG_TRUNCATED: a text was longer than the model's window and only
-its beginning was judged.
+part of it was judged.
 """
 VERDICT_FLAG_WINDOWED: VerdictFlag.ValueType  # 4
 """VERDICT_FLAG_WINDOWED: a text was longer than the model's window and the

@@ -50,7 +50,7 @@ class Flag(IntFlag):
     NO_TOKENS = 1
     """A text has letters or pictures, but none that the judge's profile can read."""
     TRUNCATED = 2
-    """A text was longer than the model's window: only its beginning was judged."""
+    """A text was longer than the model's window: only part of it was judged."""
     WINDOWED = 4
     """A text was longer than the model's window: the score is the best over its windows."""
     RESERVED_TOKENS = 8

@@ -31,6 +31,7 @@ from judged_server.llm.chat import (
     STORE_AWAY,
     ChatRequest,
     Completed,
+    FinishReason,
     ModelFault,
     Prices,
     Reason,
@@ -577,7 +578,8 @@ def _counted(done: Completed, request: ChatRequest) -> Completed:
     """Return a reply with token counts: the most there can be, if the provider reported none."""
     reply = done.reply
     input_tokens, output_tokens, _ = reply.usage
-    if input_tokens and (output_tokens or not (reply.text or reply.unreadable)):
+    said_something = reply.text or reply.unreadable or reply.finish_reason is FinishReason.LENGTH
+    if input_tokens and (output_tokens or not said_something):
         return done
     usage = TokenUsage(
         input_tokens or request_tokens(request),

@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 from judged import (
+    AnswerItem,
     Asking,
     CacheMode,
     Client,
     Judge,
     QueryGroup,
+    Rubric,
     Status,
     Verdict,
     Verdicts,
 )
-from judged.values import Usage
+from judged.values import Flag, Usage
 
 from tests.fakes.providers.raw_provider import (
     RawProvider,
@@ -87,6 +89,17 @@ def test_a_reply_decides_by_its_text_alone(
         assert took.cost is None
     else:
         assert took.cost == pytest.approx((took.input_tokens + 10 * took.output_tokens) / 1e6)
+
+
+def test_a_prompt_that_was_not_read_in_full_is_flagged(client: Client, provider: RawProvider):
+    provider.says(openai(usage={"prompt_tokens": 200, "completion_tokens": 3}))
+    texts = ["so " * 150, "so " * 190 + "much"]
+    groups = [QueryGroup("", ["Paris"], [text]) for text in (*texts, "so " * 300)]
+    found = client.judge(groups, Judge("llm", parameters={"model": "openai"}))
+    assert found.flags == [0, 0, Flag.TRUNCATED]
+    items = [AnswerItem("a", "q", "so " * 300)]
+    [score] = client.score_answers(items, [Rubric("helpfulness", model="openai")])
+    assert "read only part" in score.warnings[0]
 
 
 def test_what_is_left_out_is_told_once(client: Client, provider: RawProvider):

@@ -166,6 +166,11 @@ class AnswerScorer:
         warnings = [*rendered.warnings, *finding.warnings]
         if named := ", ".join(session.fallbacks):
             warnings.append(f"answered by a fallback: {named}")
+        if session.is_cut:
+            warnings.append(
+                "the provider counted fewer tokens than the texts have words, so the model read "
+                "only part of them; raise its context length, or send shorter texts"
+            )
         model, system_fingerprint = session.answered_by
         found = replace(
             self.missing(item, finding.fault, finding.status),

@@ -224,6 +224,7 @@ def to_columns(
     flags = [
         any(map(holds_reserved, context)) * Flag.RESERVED_TOKENS
         | bool(session.fallbacks) * Flag.FALLBACK
+        | session.is_cut * Flag.TRUNCATED
         for context, (_, session) in zip(contexts, votes, strict=True)
     ]
 

@@ -103,9 +103,12 @@ class Asking:
 
 
 class Session:
-    """Asks the questions of one verdict or score; `answers` has their answers by place."""
+    """Asks the questions of one verdict or score; `answers` has their answers by place.
 
-    __slots__ = ("_asked", "_asking", "_keep", "answers")
+    `is_cut` says that a model can't have read all of a prompt.
+    """
+
+    __slots__ = ("_asked", "_asking", "_keep", "answers", "is_cut")
 
     def __init__(self, asking: Asking, asked: AskedRubric, *, keep: bool = True) -> None:
         """Ask the rubric and model of `asked`; without `keep`, replies are dropped once parsed."""
@@ -113,6 +116,7 @@ class Session:
         self._asked = asked
         self._keep = keep
         self.answers: dict[int, Answer] = {}
+        self.is_cut = False
 
     async def ask(
         self, fields: Mapping[str, FieldValue], number: int, place: int, step: Rubric | None = None
@@ -121,6 +125,9 @@ class Session:
         asking, question = self._asking, self._asked.question(fields, number, step)
         async with asking.places:
             answer = await asking.model_caller.ask(self._asked.model, question, asking.call_options)
+        if answer.reply is not None:
+            shown = [fields[name] for name in question.rubric.fields]
+            self.is_cut |= _is_below_words(answer.reply.usage.input_tokens, shown)
         self.answers[place] = answer if self._keep else answer._replace(reply=None)
         return answer.parsed
 
@@ -168,6 +175,16 @@ class Session:
             left -= len(raw.encode())
             kept.append(raw if left >= 0 else "")
         return tuple(kept)
+
+
+def _is_below_words(tokens: int, values: Sequence[FieldValue]) -> bool:
+    """Return whether texts have more words than `tokens`: each word is at least one token.
+
+    Ollama, for one, cuts a prompt that is longer than its context, and does not say so.
+    """
+    texts = [text for value in values for text in ((value,) if isinstance(value, str) else value)]
+    # Counting letters first spares short texts the count of words.
+    return tokens < sum(map(len, texts)) / 2 and tokens < sum(len(text.split()) for text in texts)
 
 
 def raw_text(reply: ChatReply | None) -> str:
