@@ -249,13 +249,13 @@ def kind_of(value: object) -> str:
 
 
 def misspelt_variables(names: Iterable[str], known: Collection[str], what: str) -> Iterator[str]:
-    """Yield a warning for each JUDGED_* variable that is similar to a known one.
+    """Yield a warning for each JUDGED_* variable, in any case, that is similar to a known one.
 
     Also for each VERDICT_* variable that is known under the right prefix. Other variables may
     belong to other programs. `what` names the known ones, for example "option".
     """
     for name in sorted(set(names).difference(known)):
-        meant = name.replace("VERDICT_", "JUDGED_", 1)
+        meant = name.upper().replace("VERDICT_", "JUDGED_", 1)
         near = get_close_matches(meant, known, n=1, cutoff=_NEARLY_THE_SAME)
-        if near and (name.startswith("JUDGED_") or meant in known):
+        if near and (name.upper().startswith("JUDGED_") or meant in known):
             yield f"{name} is no {what}, and is not read; did you mean {near[0]}?"

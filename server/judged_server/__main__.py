@@ -160,7 +160,7 @@ def serve(settings: Settings) -> None:
     from judged_server.app import App  # noqa: PLC0415
 
     telemetry.configure(settings.log_level)
-    for warning in misspelt_variables(map(str.upper, os.environ), variables(), "setting"):
+    for warning in misspelt_variables(os.environ, variables(), "setting"):
         telemetry.Logger("settings").warning("misspelt variable", reason=warning)
 
     async def whole_life() -> None:

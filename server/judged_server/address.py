@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISSOCK
 
 
 class AddressError(Exception):
@@ -59,18 +60,20 @@ class Address:
             return self.host == "localhost"
 
     def refuse_taken(self, setting: str = "listen") -> None:
-        """Raise AddressError when another process listens on this Unix socket.
+        """Raise AddressError when another process listens on this Unix socket, or it is a file.
 
         gRPC unlinks an existing socket file even if a process listens on it, so it would silently
         take over from a running server.
         """
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
             try:
+                if not S_ISSOCK(self.path.stat().st_mode):
+                    raise AddressError(f"{setting}: {self.path} is no socket; pick another path")
                 probe.connect(str(self.path))
-            except OSError:
+            except OSError:  # nothing is there, or binding says why it can't be used
                 return
         raise AddressError(
             f"{setting}: another server listens on unix:{self.path}; stop it or pick a path"

@@ -56,7 +56,7 @@ class _Connection(web.RequestHandler):
         del message  # aiohttp quotes tokens and texts in it
         if request.writer.output_size:
             raise ConnectionError("the reply has begun")
-        _log.info("no HTTP", error=type(exc).__name__)
+        _log.log("debug", "no HTTP", error=type(exc).__name__)  # anybody can send such
         problem = f"this is no request of HTTP/1.1: {type(exc).__name__}"
         if isinstance(exc, LineTooLong):
             problem = f"the first line and each header may have {_HEADER_BYTES} bytes"

@@ -182,8 +182,10 @@ class Settings(Limits):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _numbers_are_written_as_such(cls, value: object, info: ValidationInfo) -> object:
-        """Raise ValueError for spellings that only Python reads as a number."""
+    def _values_are_written_as_such(cls, value: object, info: ValidationInfo) -> object:
+        """Raise ValueError for no value, and for spellings that only Python reads as a number."""
+        if value == "":  # as a path it would be the working directory
+            raise ValueError("is empty; give it a value, or leave it out")
         if cls.model_fields[info.field_name or ""].annotation not in {int, float}:
             return value
         if isinstance(value, bool):
@@ -203,9 +205,12 @@ class Settings(Limits):
     @field_validator("models_dir", "rubrics_dir", "calibrations_dir")
     @classmethod
     def _folders_are_no_files(cls, value: Path | None) -> Path | None:
-        if value is not None and value.exists() and not value.is_dir():
-            raise ValueError(f"{value} is a file; name a folder")
-        return value
+        try:
+            if value is None or value.is_dir() or not value.exists():
+                return value
+        except OSError as error:
+            raise ValueError(f"{value} can't be read: {error.strerror}") from None
+        raise ValueError(f"{value} is a file; name a folder")
 
 
 def load(flags: Mapping[str, str], toml: Path | None = None) -> Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -38,9 +39,10 @@ class Authority:
         *names: x509.GeneralName,
         begins_in: timedelta = BEGAN,
         ends_in: timedelta = timedelta(days=3),
+        key: Any = None,
     ) -> tuple[Path, Path]:
         """Return the files of a certificate and of its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         leaf = (
             self._builder(ends_in, begins_in)
             .subject_name(x509.Name([]))

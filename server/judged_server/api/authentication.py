@@ -37,6 +37,9 @@ from judged_server.watched_files import WatchedFiles
 PEM_FILES = ("certificate", "private_key", "client_ca", "metrics_client_ca")
 """The settings that name the certificate with its chain, its key, and the CAs of clients."""
 
+_CURVES, _RSA_BITS = ("secp256r1", "secp384r1"), 2048
+"""The keys that gRPC's TLS shows and accepts; with any other, no client could connect."""
+
 
 class Loaded(NamedTuple):
     """A usable certificate, and when it expires."""
@@ -108,10 +111,18 @@ def load(settings: Settings) -> Loaded:
         "is no PEM private key, or is encrypted; name that of the certificate, without a password",
     )
     certificate, private_key = settings.certificate, settings.private_key
-    if private.public_key() != own.public_key():
+    public = own.public_key()
+    if private.public_key() != public:
         raise SettingsError(
             f"private_key {private_key}: is not the key of {certificate}; name two files that "
             "belong together"
+        )
+    curve = getattr(public, "curve", None)
+    is_rsa = own.public_key_algorithm_oid == x509.PublicKeyAlgorithmOID.RSAES_PKCS1_v1_5
+    if not (curve.name in _CURVES if curve else is_rsa and public.key_size >= _RSA_BITS):
+        raise SettingsError(
+            f"certificate {certificate}: gRPC or its clients refuse a key of this kind; make one "
+            f"of P-256 or P-384, or RSA with {_RSA_BITS} bits or more"
         )
     ends = own.not_valid_after_utc
     if datetime.now(UTC) >= ends:

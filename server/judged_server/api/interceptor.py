@@ -51,7 +51,7 @@ _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 Handler = Callable[[Any, Context], Any]
 
 _LEAVES_NO_LINE = errors.AuthenticationLimit.reason
-"""Such failures are not logged: unauthenticated callers must not fill the disk."""
+"""Not logged, as health checks are not: unauthenticated callers must not fill the disk."""
 _STATUS_S = 1.0
 """How long a call waits for gRPC to send its status."""
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
@@ -311,7 +311,7 @@ class CallInterceptor:
         telemetry.note("call_seconds", took, method)
         if call.span is not None:
             call.span(call.code, call.reason, call.request_id, tenant)
-        if call.reason == _LEAVES_NO_LINE:
+        if not call.counted or call.reason == _LEAVES_NO_LINE:
             return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()
         facts: dict[str, object] = {

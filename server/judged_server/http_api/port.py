@@ -345,10 +345,14 @@ class HttpCall:
         Raises LimitExceeded, InvalidField for another content type, and MalformedMessage.
         """
         request, most = self._request, self._settings.max_message_bytes
+        if request.query_string:
+            raise errors.InvalidField("url", "must have no ?; say what is after it in the body")
         if not request.body_exists:
             return b""
-        if request.content_type != JSON:
-            raise errors.InvalidField("content-type", f"must be {JSON}; with curl, say --json")
+        charset = (request.charset or "utf-8").lower()
+        if request.content_type != JSON or charset not in {"utf-8", "utf8"}:
+            rule = f"must be {JSON}, in UTF-8; with curl, say --json"
+            raise errors.InvalidField("content-type", rule)
         coding = request.headers.get("content-encoding", "identity").lower()
         if coding not in {"identity", "gzip"}:
             raise errors.InvalidField("content-encoding", "must be gzip, or left out")

@@ -34,8 +34,9 @@ def test_what_is_no_address_is_refused(text):
         Address.parse(text)
 
 
-def test_a_plain_file_is_not_a_live_socket(tmp_path: Path):
+def test_a_file_is_not_replaced_by_a_socket(tmp_path: Path):
     path = tmp_path / "file"
     path.touch()
-    Address(path=path).refuse_taken()
+    with pytest.raises(AddressError, match=r"http_listen: .*file is no socket; pick another path"):
+        Address(path=path).refuse_taken("http_listen")
     Address(path=tmp_path / "missing").refuse_taken()

@@ -40,7 +40,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, line: str, message: s
         load({}, path)
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", "1_0"])
+@pytest.mark.parametrize("value", ["inf", "nan", "1_0", ""])
 def test_flags_and_variables_are_held_to_the_same(monkeypatch, value: str):
     with pytest.raises(SettingsError, match="default_deadline_s"):
         load({"default_deadline_s": value})
@@ -58,8 +58,9 @@ def test_a_default_judge_that_has_no_model_to_ask_is_refused_at_the_start(capsys
 
 def test_misspelt_variables_are_told_and_those_of_others_left_alone():
     names = ("JUDGED_MAX_GROUP", "JUDGED_STORM_CANCELS", "JUDGED_MAX_GROUPS", "JUDGED_CONFIG", "A")
-    names += ("VERDICT_LISTEN", "VERDICT_OF_ANOTHER_PROGRAM")
-    near, prefix = misspelt_variables(names, variables(), "setting")
+    names += ("VERDICT_LISTEN", "VERDICT_OF_ANOTHER_PROGRAM", "judged_model", "judgment")
+    near, prefix, small = misspelt_variables(names, variables(), "setting")
     assert prefix == "VERDICT_LISTEN is no setting, and is not read; did you mean JUDGED_LISTEN?"
     assert near.startswith("JUDGED_MAX_GROUP ")
     assert near.endswith("did you mean JUDGED_MAX_GROUPS?")
+    assert small.endswith("did you mean JUDGED_MODEL?")

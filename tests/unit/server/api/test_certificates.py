@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from judged_server.api.authentication import Certificates
 from judged_server.settings import Settings, SettingsError, load
 
@@ -85,7 +87,14 @@ def test_the_middle_of_a_replacement_is_no_fault(authority: Authority):
     assert held.failures == 0
 
 
-def test_a_certificate_that_has_ended(authority: Authority):
-    files = authority.server("other", begins_in=timedelta(-10), ends_in=timedelta(-1))
-    with pytest.raises(SettingsError, match=r"ended at .* UTC; renew it"):
-        Certificates(settings_of(files))
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        ({"begins_in": timedelta(-10), "ends_in": timedelta(-1)}, r"ended at .* UTC; renew it"),
+        ({"key": Ed25519PrivateKey.generate()}, "a key of this kind; make one of P-256"),
+        ({"key": ec.generate_private_key(ec.SECP521R1())}, "a key of this kind; make one of P-256"),
+    ],
+)
+def test_a_certificate_that_no_client_would_accept(authority: Authority, made, problem: str):
+    with pytest.raises(SettingsError, match=problem):
+        Certificates(settings_of(authority.issue("other", **made)))
