@@ -392,6 +392,8 @@ class AnswerPairs:
             if rule:
                 raise InvalidArgument.of_field(f"answers[{place}]", rule)
             known[one.system] = one
+        self.alone = [query_id for query_id, known in of_query.items() if len(known) == 1]
+        """The queries that one system alone answered; nothing is compared with its answers."""
         self.items: list[AnswerItem] = []
         """The items to score: one for each order of each pair."""
         self._asked: list[PairedComparison] = []
@@ -434,13 +436,15 @@ class AnswerPairs:
 class ComparedAnswers:
     """The ranking of systems, the comparisons that it is based on, and their scores.
 
-    `missing` counts the comparisons without an outcome, which are left out.
+    `missing` counts the comparisons without an outcome, which are left out; `alone` are the ids of
+    queries that one system alone answered, which are left out too.
     """
 
     ranking: SystemRanking
     comparisons: Sequence[PairedComparison]
     scores: ScoredAnswers | None
     missing: int
+    alone: Sequence[str] = ()
 
 
 def compare_answers(
@@ -469,7 +473,7 @@ def compare_answers(
         )
     comparisons, missing = pairs.compared(scores or ())
     ranking = client.rank_systems(comparisons, interval, timeout=timeout)
-    return ComparedAnswers(ranking, comparisons, scores, missing)
+    return ComparedAnswers(ranking, comparisons, scores, missing, pairs.alone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,11 @@ def test_an_empty_answer_loses_without_a_call_and_refusals_are_left_out(client: 
         *answers(3),
         CandidateAnswer("e", "good", "e", "good"),
         CandidateAnswer("e", "poor", "e", " "),
+        CandidateAnswer("f", "good", "f", "good"),
         *answers(2, "lost")[3:],
     ]
     found = compare_answers(some, client=client, interval=FEW)
-    assert found.missing == 6
+    assert (found.missing, found.alone) == (6, ["f"])
     assert [c.preference for c in found.comparisons if c.query_id == "e"] == [1, 0]
     assert found.scores.usage.calls == 2 * 6 + 6  # three equal answers tie without a call
     with pytest.raises(InvalidArgument, match=r"none of 6 comparisons has an outcome \(REFUSED\)"):

@@ -372,6 +372,9 @@ class RankCommand(ScoringOptions, Drawn):
         }
         with explained(places):
             pairs = AnswerPairs([answer for _, answer in read])
+        if n := len(pairs.alone):
+            queries = plural(n, "query has an answer", "queries have answers")
+            out.warn(f"{queries} of one system alone, left out; the first is {pairs.alone[0]!r}")
         given, asking = self.parameters(), self.asking_options()
         with self.asking("comparing", len(pairs.items), places_of_rubrics([self.rubric])) as (
             server,
