@@ -61,7 +61,8 @@ class MetricColumn:
 
     `values` is float64[rows], finite and in [0, 1]. `bounds`, float64[2, open rows], are the lowest
     and the highest possible values of the table's `open_rows`, None if no verdicts are missing.
-    `interval` is that of the mean, None unless requested; `corrected` is from human labels.
+    `interval` is that of the mean, None unless requested; `corrected` is from human labels. `doubt`
+    is a warning about the values, "" without one.
     """
 
     name: str
@@ -70,6 +71,7 @@ class MetricColumn:
     bounds: FloatArray | None = None
     interval: Interval | None = None
     corrected: CorrectedEstimate | None = None
+    doubt: str = ""
 
     @property
     def n(self) -> int:
@@ -309,10 +311,10 @@ def compute_judged(
 
     def column(measure: Measure) -> MetricColumn:
         weighs = measure.metric.graded or measure.metric.pooled
-        values = measure.values(by_gain if weighs else rankings)
-        made = _column(measure, values, scale if weighs else settings)
+        made = _measured(measure, by_gain if weighs else rankings, scale if weighs else settings)
         if not has_open:
             return made
+        values = made.values
         cases = gaps.graded if gaps.graded and measure.metric.graded else gaps.extremes
         both = np.concatenate([np.tile(values, (2, 1)), _extremes(measure, cases)], axis=1)
         return replace(made, bounds=both[:, order])
@@ -370,9 +372,8 @@ def compute_trec(
 
     def column(measure: Measure) -> MetricColumn:
         graded = measure.metric.graded
-        values = measure.values(rankings if graded else binary)
-        made = _column(measure, values, settings)
-        bounds = _extremes(measure, cases[graded], values) if bounded else None
+        made = _measured(measure, rankings if graded else binary, settings)
+        bounds = _extremes(measure, cases[graded], made.values) if bounded else None
         return replace(made, bounds=bounds)
 
     counts = replace(ranked.counts, retrieved=int(rankings.offsets[-1]), unjudged=n_unjudged)
@@ -405,7 +406,7 @@ def compute_gains(
     chosen = rankings if has_gold.all() else rankings.take(rows)
     settings = [("source", "gains"), _no_gold_setting(options)]
     return MetricTable(
-        columns=tuple(_column(measure, measure.values(chosen), settings) for measure in measures),
+        columns=tuple(_measured(measure, chosen, settings) for measure in measures),
         rows=rows,
         counts=MetricCounts(
             queries=len(has_gold),
@@ -427,7 +428,7 @@ def merge_values(
     The mean is exact, so that it equals the mean of one call over all queries to the last bit.
     """
     merged = [
-        _column(measure, values, [("source", "values")])
+        MetricColumn(str(measure), values, measure.signature([("source", "values")]))
         for measure, values in zip(measures, columns, strict=True)
     ]
     counts = MetricCounts(queries=n_queries, evaluated=n_queries)
@@ -445,7 +446,8 @@ def join_tables(tables: Sequence[MetricTable], sizes: Sequence[int]) -> MetricTa
     for same in zip(*(table.columns for table in tables), strict=True):
         values = np.concatenate([column.values for column in same])
         bounds = np.concatenate([column.range for column in same], axis=1) if has_open else None
-        columns.append(MetricColumn(same[0].name, values, same[0].signature, bounds))
+        doubt = max(column.doubt for column in same)
+        columns.append(MetricColumn(same[0].name, values, same[0].signature, bounds, doubt=doubt))
     rows, all_rows = (
         np.concatenate([own + first for own, first in zip(each, firsts, strict=False)])
         for each in zip(*((table.rows, table.all_rows) for table in tables), strict=True)
@@ -473,8 +475,9 @@ def _no_gold_setting(options: SettledOptions) -> tuple[str, str]:
     return ("no_gold", options.no_gold.name.lower())
 
 
-def _column(measure: Measure, values: FloatArray, settings: Settings) -> MetricColumn:
-    return MetricColumn(str(measure), values, measure.signature(settings))
+def _measured(measure: Measure, rankings: Rankings, settings: Settings) -> MetricColumn:
+    values, signature = measure.values(rankings), measure.signature(settings)
+    return MetricColumn(str(measure), values, signature, doubt=measure.doubt(rankings))
 
 
 def _extremes(measure: Measure, cases: Sequence[Rankings], *known: FloatArray) -> FloatArray:

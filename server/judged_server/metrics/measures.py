@@ -563,6 +563,16 @@ class Measure:
         """Return the measure of each query: float64[n], finite, in [0, 1]."""
         return self.metric.function(rankings, self.parameters, self.k)
 
+    def doubt(self, rankings: Rankings) -> str:
+        """Return what makes the values doubtful, "" if nothing does."""
+        top = self.parameters.get("max_grade")
+        if top is None or rankings.top_gain.max(initial=0.0) <= float(top):
+            return ""
+        return (
+            f"{self} counts grades above {write_value(top)} as {write_value(top)}, and there are "
+            f"some; name the highest grade, as in {self.metric.name}(max_grade=4){self._at_k}"
+        )
+
     def judged_by(self, signature: str) -> Measure:
         """Return the measure over verdicts of that judge; it is then no longer of a family."""
         return replace(self, metric=replace(self.metric, family=""), judge=signature)

@@ -42,7 +42,7 @@ from judged.v1 import metrics_pb2, statistics_service_pb2
 from judged.v1.judge_service_pb2_grpc import JudgeServiceStub
 from judged.v1.statistics_service_pb2_grpc import StatisticsServiceStub
 
-METRICS = ["recall@2", "ndcg@3", "ap"]
+METRICS = ["recall@2", "ndcg@3", "ap", "err@3"]
 OPTIONS = MetricOptions(per_query=True, interval=IntervalOptions(seed=7), slice_by=["k"])
 
 
@@ -84,7 +84,9 @@ VECTORS = EmbeddedRankings(
     ]
 )
 METADATA = {f"q{i}": {"k": "even" if i % 2 else "odd"} for i in range(39, -1, -3)}
-HUMAN = PerQueryValues([f"q{i}" for i in range(5, 30)], [[(i % 5) / 4 for i in range(25)]] * 3)
+HUMAN = PerQueryValues(
+    [f"q{i}" for i in range(5, 30)], [[(i % 5) / 4 for i in range(25)]] * len(METRICS)
+)
 
 
 @pytest.mark.parametrize(

@@ -412,7 +412,8 @@ def write_table(
 ) -> metrics_pb2.MetricTable:
     """Return the message of a table; `query_ids` are the queries of the request."""
     fit = table.id_fit
-    warning = None if fit is None else fit_warning(fit)
+    doubts = [column.doubt for column in table.columns]
+    doubts.append("" if fit is None else fit_warning(fit))
     return write_fields(
         metrics_pb2.MetricTable,
         metrics=[_write_column(column, per_query=per_query) for column in table.columns],
@@ -422,7 +423,7 @@ def write_table(
             write_fields(metrics_pb2.MetricSlice, part, metrics=map(_write_column, part.columns))
             for part in table.slices
         ],
-        warnings=[warning] if warning else (),
+        warnings=filter(None, doubts),
         id_fit=fit,
     )
 

@@ -254,3 +254,9 @@ def test_weighted_gains_of_any_size_stay_finite(name):
     for gains in ([1e308] * 9, [1e308, 1e-308], [5e-324, 5e-324], [2.0**31, 1.0]):
         values = parse_measure(name).values(ranked([(gains, gains), ([0, *gains], gains)]))
         assert np.all((values >= 0) & (values <= 1)), gains
+
+
+def test_grades_above_those_that_err_knows_are_told():
+    rankings = rank_gains([[4.0]], [[4.0]], "f")
+    assert "as in err(max_grade=4)@5" in parse_measure("err@5").doubt(rankings)
+    assert not parse_measure("err(max_grade=4)@5").doubt(rankings)
