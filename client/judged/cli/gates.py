@@ -142,8 +142,8 @@ def read_gate(text: str, flag: str, metrics: Sequence[str], option: str = "--met
     """Return the gate METRIC=X; `option` is the option that names metrics. Raises Problem."""
     metric, _, number = text.rpartition("=")
     threshold = read_number(number)
-    if not metric or threshold is None or (threshold < 0 and flag == "--max-drop"):
-        raise Problem(f"{flag} {text}: is not METRIC=X, as in ndcg@10=0.8")
+    if not metric or threshold is None or not 0 <= threshold <= 1:
+        raise Problem(f"{flag} {text}: is not METRIC=X with X from 0 to 1, as in ndcg@10=0.8")
     if metric not in metrics:
         known = ", ".join(metrics)
         raise Problem(

@@ -68,7 +68,7 @@ def test_what_is_held_in_the_worst_case(held, found, passed, ends):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((text, "METRIC=X") for text in ["0.8", f"{M}=", f"{M}=x", f"{M}=nan", "=0.8", M]),
+        *((text, "METRIC=X") for text in ["0.8", f"{M}=", f"{M}=x", f"{M}=nan", f"{M}=80", "=1"]),
         ("ap=0.5", "add --metric ap"),
         ("rbp(p=0.6)@10=0.7", "is not measured"),
     ],
