@@ -89,6 +89,8 @@ class BudgetAccount:
         """How many reservations have ended."""
         self._held: Counter[Account] = Counter()
         self._allowance = 0
+        self._asked = 0
+        """What draws under way may add to the allowance."""
         self._taken = 0
         self._day = clock.date().toordinal()
         self._now = self._account()
@@ -177,8 +179,12 @@ class BudgetAccount:
         self._ledger.settle(taken, spent, released)
 
     async def _draw(self, account: Account, wanted: int) -> None:
-        holds = self._allowance + self._held[account]
-        drawn = await self._ledger.draw(account, self.limit, wanted, holds)
+        holds = self._allowance + self._held[account] + self._asked
+        self._asked += wanted
+        try:
+            drawn = await self._ledger.draw(account, self.limit, wanted, holds)
+        finally:
+            self._asked -= wanted
         if account == self._now:
             self._allowance += drawn.amount
             self._taken = drawn.taken

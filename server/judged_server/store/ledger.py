@@ -85,7 +85,7 @@ _LEASE = f"""
 INSERT INTO judged_leases_1 (account, period, currency, process, nano, until)
 VALUES (%s, %s, %s, %s, %s, {_UNTIL}) ON CONFLICT (account, period, currency, process) DO
 """  # noqa: S608
-_LEASE_AGAIN = f"{_LEASE} NOTHING"
+_LEASE_HELD = f"{_LEASE} UPDATE SET nano = least(judged_leases_1.nano, EXCLUDED.nano)"
 _LEASE_MORE = f"{_LEASE} UPDATE SET nano = judged_leases_1.nano + EXCLUDED.nano, until = {_UNTIL}"
 _RENEW = f"UPDATE judged_leases_1 SET until = {_UNTIL} WHERE process = %s"  # noqa: S608
 _LEAVE = "DELETE FROM judged_leases_1 WHERE process = %s"
@@ -213,7 +213,8 @@ class Ledger(ABC):
     async def draw(self, account: Account, limit: int, wanted: int, holds: int) -> Drawn:
         """Lease `wanted`, or as much as the limit leaves. Raises LedgerFault.
 
-        `holds` is what this process had drawn before; it is leased again if that lease has ended.
+        `holds` is the most that this process may hold. It is leased again if that lease has ended;
+        a larger lease, of a draw whose result was lost, is reduced to it.
         """
         return await self._on_thread(partial(self._draw, account, limit, wanted, holds))
 
@@ -327,8 +328,7 @@ class Ledger(ABC):
         with self._transaction():
             self._execute(_SETTLE, [*account, 0])  # locks the account's row
             self._execute(_END, account)
-            if holds:
-                self._execute(_LEASE_AGAIN, [*lease, holds])
+            self._execute(_LEASE_HELD, [*lease, holds])
             [(total,)] = self._execute(_TAKEN, [*account, *account])
             taken = int(total)
             drawn = min(wanted, max(0, limit - taken))

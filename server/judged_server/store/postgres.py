@@ -123,11 +123,14 @@ def connect(url: str, *, durable: bool = True) -> Connection:
         "application_name": "judged",
         "target_session_attrs": "read-write",
     } | conninfo_to_dict(url)
-    options = f"-c statement_timeout={_STATEMENT_S:g}s -c synchronous_commit="
-    own["options"] = f"{own.get('options', '')} {options}{'on' if durable else 'off'}".strip()
     # No prepared statements: a plan made while a table was empty would keep scanning all of it.
     db: Connection = psycopg.connect(**own, autocommit=True, prepare_threshold=None)
     try:
+        # Not as options of the connection, which poolers refuse.
+        commit = "on" if durable else "off"
+        db.execute(
+            f"SET statement_timeout = '{_STATEMENT_S:g}s'; SET synchronous_commit = {commit}"
+        )
         # Check first: the role may be allowed to use the tables, but not to create them.
         if db.execute("SELECT to_regclass(%s)", [_REPLIES]).fetchone() == (None,):
             with db.transaction():

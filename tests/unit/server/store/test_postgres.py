@@ -237,6 +237,14 @@ async def test_a_process_that_ends_gives_up_its_claims(a, database: Postgres):
     assert await is_free(a, "ended")
 
 
+def test_a_pooler_is_asked_for_nothing_that_it_refuses(database: Postgres):
+    from judged_server.store.postgres import connect
+
+    with connect(database.url) as db:
+        assert "options" not in db.info.get_parameters()
+        assert db.execute("SHOW statement_timeout").fetchone() == ("5s",)
+
+
 def test_nothing_but_a_store_imports_the_driver():
     code = "import sys, judged_server.app; print([m for m in sys.modules if 'psycopg' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -57,6 +57,9 @@ async def test_a_lease_that_has_ended_is_free_and_one_that_is_renewed_is_not(
     assert await b.draw(account("lease"), 100, 70, 0) == Drawn(70, 70)
     # Who slept through it holds what it holds all the same.
     assert await a.draw(account("lease"), 100, 10, 100) == Drawn(0, 170)
+    # What was drawn for it, but told to nobody, is free.
+    for _ in range(2):
+        assert await a.draw(account("lost"), 100, 60, 0) == Drawn(60, 60)
 
 
 async def test_one_that_ends_gives_back_what_it_has_drawn(a, database: Postgres):
