@@ -224,7 +224,7 @@ class _Question(ABC):
 
     def _read(self, batch: pa.Table | pa.RecordBatch) -> tuple[pa.Array, list[list[Any]]]:
         """Return the ids, and the columns of texts."""
-        if not batch.num_columns:  # an engine's empty batch
+        if not (batch.num_columns or batch.num_rows):  # an engine's empty batch
             return pa.array([], pa.string()), []
         columns, there = self.columns, batch.schema.names
         for name in (self.id, *columns.values()):
@@ -401,7 +401,8 @@ def check_ids(name: str, ids: pa.Array, rows: Sequence[int] = ()) -> None:
     """
     if not len(ids):
         return
-    if not (str(ids.type) in _TEXTS or pa.types.is_integer(ids.type)):
+    # pyarrow can't select rows of a string_view.
+    if not (str(ids.type) in _TEXTS - {"string_view"} or pa.types.is_integer(ids.type)):
         raise WrongType.of_field(name, f"must hold texts or whole numbers, not {ids.type}")
     rows = rows or range(len(ids))
     if ids.null_count:

@@ -55,6 +55,8 @@ def hashed_ids(name: str, id_column: str, texts: Iterable[str]) -> Hashes:
         if missing := sorted({id_column, *texts}.difference(table.schema.names)):
             there = ", ".join(table.schema.names)
             raise Problem(f"{name}: has no column {', '.join(missing)}, but {there}")
+        if others := [each for each in table.files if not each.lower().endswith(".parquet")]:
+            raise Problem(f"{others[0]}: Ray reads only names that end in .parquet; rename it")
         parts, n = list[Hashes](), 0
         for batch in table.to_batches(columns=[id_column]):
             check_ids(id_column, batch.column(0), range(n, n := n + len(batch)))
@@ -68,7 +70,7 @@ def hashed_ids(name: str, id_column: str, texts: Iterable[str]) -> Hashes:
             # OUT is compared by hashes, so two ids with one hash would be taken for one row.
             alike = ", ".join(map(repr, ids.slice(0, 2).to_pylist()))
             raise Problem(f"{name}: {id_column}: {alike} have one hash; change one of them")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise Problem(f"{name}: can't be read as Parquet: {error}") from None
     except JudgedError as error:
         raise Problem(f"{name}: {error}") from None
@@ -101,7 +103,7 @@ class Folder:
     """A folder of verdicts: all by one judge, of the same columns.
 
     `read` sets `ids` and `texts`, the hashes of the rows in it, in the order of `ids`; `statuses`,
-    the number of these rows by status; and `missing`, the number of rows that it does not have.
+    the number of rows of the table by status; and `missing`, the number that it does not have.
     """
 
     ids: Hashes
@@ -110,8 +112,12 @@ class Folder:
     missing: int
 
     def __init__(self, name: str, id_column: str) -> None:
+        """Raise Problem for a name of another kind."""
         self.name, self._id = name, id_column
-        self._files, self._path = fs.FileSystem.from_uri(_absolute(name))
+        try:
+            self._files, self._path = fs.FileSystem.from_uri(_absolute(name))
+        except ValueError as error:
+            raise Problem(f"--output {name}: {error}") from None
 
     def begin(self, judge: JudgeIdentity, texts: Sequence[str | None]) -> None:
         """Create the folder. Raises Problem if it has another judge or columns, or other files."""
@@ -132,7 +138,7 @@ class Folder:
                 file.write(mine.encode())
 
     def read(self, ids: Hashes) -> None:
-        """Read the folder, for a table with these hashes of ids. Raises Problem for other files.
+        """Read the folder, for a table by its sorted hashes of ids. Raises Problem for other files.
 
         Deletes truncated files, and files that repeat rows of another file: workers of a killed job
         may write for a while after the next job has begun.
@@ -149,8 +155,10 @@ class Folder:
                 continue
             if part.num_columns < len(columns):
                 raise Problem(f"{path}: is not of `judged batch`; move it out of --output")
-            parts[path] = hashed(part[self._id].to_pylist()), part[TEXTS].to_numpy()
-            self.statuses.update(part["status"].to_pylist())
+            mine = hashed(part[self._id].to_pylist())
+            parts[path] = mine, part[TEXTS].to_numpy()
+            there = ids.searchsorted(mine, "right") > ids.searchsorted(mine)
+            self.statuses.update(part["status"].filter(pa.array(there)).to_pylist())
         found, texts = (
             pa.chunked_array([part[i] for part in parts.values()], pa.int64()).to_numpy()
             for i in range(2)
@@ -169,8 +177,7 @@ class Folder:
                 self._files.delete_file(paths[repeated])
             self.read(ids)
             return
-        there = self.ids.searchsorted(ids, "right") > self.ids.searchsorted(ids)
-        self.missing = len(ids) - int(there.sum())
+        self.missing = len(ids) - self.statuses.total()
 
     def _paths(self, ending: str = "") -> list[str]:
         """Return the paths of the files with an ending, except those whose names begin with _."""
@@ -242,7 +249,9 @@ def _judge(table: str, folder: Folder, judging: Judging, block_rows: int, ledger
         places = compute.index_in(found.table[judging.id], batch[judging.id])
         return found.table.append_column(TEXTS, batch[TEXTS].take(places))
 
-    rows = ray.data.read_parquet(_absolute(table), columns=[judging.id, *judging.columns.values()])
+    names = [judging.id, *judging.columns.values()]
+    # As `hashed_ids` reads it, without columns from names of folders.
+    rows = ray.data.read_parquet(_absolute(table), columns=names, partitioning=None)
     new = rows.map_batches(drop_judged, batch_size=None, batch_format="pyarrow")
     # Ray's own blocks are so large that all would be in flight at once, and lost in a kill.
     new.repartition(target_num_rows_per_block=block_rows).map_batches(

@@ -69,6 +69,8 @@ class BatchCommand(CascadeOptions, MaxCost):
         out.show(*usage_lines(job.usage))
         for why, n in job.why.items():
             out.warn(f"{plural(n, 'row')} without a verdict: {why}")
+        if others := len(folder.ids) - folder.statuses.total():
+            out.warn(f"{plural(others, 'row')} of {self.output} not in {self.table}")
         if folder.missing:
             absent = of_all(folder.missing, len(ids), "row")
             out.warn(f"{absent} not in {self.output}; run it again")

@@ -37,7 +37,8 @@ def write(path: Path, ids: Sequence[Any]) -> Path:
 def folder_of(path: Path, table_ids: Iterable[Any] = ()) -> Folder:
     found = Folder(str(path), "id")
     found.begin(JUDGE, COLUMNS)
-    found.read(hashed(table_ids))
+    ids = hashed(table_ids)
+    found.read(ids[ids.argsort()])
     return found
 
 
@@ -79,6 +80,9 @@ class TestIds:
         (tmp_path / "b.parquet").write_bytes(whole[:-9])
         with pytest.raises(Problem, match="can't be read as Parquet"):
             hashed_ids(str(tmp_path), "id", [])
+        (tmp_path / "b.parquet").rename(tmp_path / "b")
+        with pytest.raises(Problem, match=r"/b: Ray reads only names that end in .parquet; rename"):
+            hashed_ids(str(tmp_path), "id", [])
 
 
 class TestFolder:
@@ -86,6 +90,8 @@ class TestFolder:
         folder_of(tmp_path / "out")
         write(tmp_path / "out" / "a.parquet", [1, 2])
         (tmp_path / "out" / "notes.txt").write_text("mine")
+        shrunk = folder_of(tmp_path / "out", [2, 3])
+        assert (shrunk.missing, shrunk.statuses) == (1, {"OK": 1})
         found = folder_of(tmp_path / "out", [1, 2, 3])
         assert (found.missing, found.statuses) == (1, {"OK": 2})
         new = unjudged(table([1, 2, 3]), JUDGING, found.ids, found.texts)
