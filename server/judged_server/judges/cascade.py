@@ -22,6 +22,7 @@ from judged.values.groups import VerdictDetail
 from judged.values.judges import CascadeUsage, JudgeIdentity, StageUsage, Usage
 
 from judged_server.domain import (
+    TIE_TOLERANCE,
     BoolArray,
     FloatArray,
     Group,
@@ -125,15 +126,21 @@ class Left:
         chosen = [places[item] for item in items.tolist()]
         return Left(groups, np.concatenate([np.zeros(0, np.int64), *chosen]))
 
-    def best_scores(self, columns: ScoreColumns, *, last: bool) -> FloatArray:
-        """Return each item's best score; NaN if all its verdicts are missing.
+    def best_scores(self, columns: ScoreColumns, stage: Stage) -> FloatArray:
+        """Return each item's best score in a stage; NaN if all its verdicts are missing.
 
-        Also NaN if a stage before the `last` one did not read a text of it.
+        Unless the stage is the last one, also NaN if it did not read a text of the item, or if a
+        verdict is missing that might have been above `accept`.
         """
         items, ok = self.items, columns.ok
         best = np.full(len(self.sizes), -1.0)
         np.maximum.at(best, items[ok], columns.scores[ok])
-        if columns.flags is not None and not last:
+        if not stage.last and not ok.all():
+            accept = None if stage.calibrator is None else stage.calibrator.accept
+            open_items = items[~ok]
+            below = best[open_items] + TIE_TOLERANCE < (np.inf if accept is None else accept)
+            best[open_items[below]] = -1.0
+        if columns.flags is not None and not stage.last:
             best[items[(columns.flags & (Flag.NO_TOKENS | Flag.UNKNOWN_TOKENS)) > 0]] = -1.0
         return np.where(best < 0, np.nan, best)
 
@@ -191,7 +198,7 @@ class _Run:
         """
         stage, left, found = self._cascade.stages[place], self.left, self._found
         ok, places, items = columns.ok, left.places, left.items
-        best = left.best_scores(columns, last=stage.last)
+        best = left.best_scores(columns, stage)
         order, done = stage.by_doubt(best), stage.settled(best)
         given = {name: columns.filled(name) for name in ("scores", "majorities", "flags")}
         given["stages"] = np.full(len(places), place + 1, np.uint8)
@@ -354,7 +361,7 @@ class Cascade(ComposedJudge):
         for stage in self.stages:
             reached, n_settled = left, None
             if left.groups and (pure := stage.pure) is not None:
-                best = left.best_scores(pure.score(left.groups), last=stage.last)
+                best = left.best_scores(pure.score(left.groups), stage)
                 rest = np.flatnonzero(~stage.settled(best))
                 n_settled, left = len(best) - len(rest), left.take(rest)
             yield stage, reached, n_settled

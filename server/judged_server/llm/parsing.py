@@ -588,7 +588,7 @@ def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 12
+PARSER_VERSION = 13
 """Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].
@@ -637,8 +637,9 @@ def read(reply: ChatReply, rubric: Rubric, *, structured: bool) -> ParsedReply:
     found = only_object(text)
     if found or _JSON.match(text) or (asked_json and text.startswith("[")):
         parsed = read_json(found or text, rubric)
+        opening = parsed.claims[0] if len(parsed.claims) == 1 else parsed.reasoning
         # The evidence on a claim quotes the contexts.
-        if rubric.form != "verification" and _DECLINES.match(_head(parsed.reasoning)):
+        if rubric.form != "verification" and _DECLINES.match(_head(opening)):
             return REFUSED
         return _CUT if cut and parsed.status is Status.ERROR else parsed
     if rubric.takes_json:

@@ -239,6 +239,17 @@ def test_an_abstaining_stage_hands_on() -> None:
     assert found.columns.faults == ()
 
 
+def test_a_missing_verdict_is_no_rejection() -> None:
+    def half(groups: Sequence[Group]) -> ScoreColumns:
+        return ScoreColumns(np.zeros(2), np.array([Status.OK, Status.ABSTAINED], np.uint8))
+
+    model = ModelKind(half)
+    bounds = replace(BOUNDS, scoring_key=model.judge.identity.scoring_key)
+    spec = cascade(replace(MODEL, calibration=bounds), JudgeSpec("token_overlap", min_score=0.5))
+    found = judge(spec, model, [Group("q", "", ["x y", "a b"], ["a b"])])
+    assert (found.relevant.tolist(), found.columns.stages.tolist()) == ([False, True], [2, 2])
+
+
 def test_a_stage_that_accepts_below_its_threshold_is_refused() -> None:
     low = replace(OVERLAP, calibration=replace(BOUNDS, accept=0.4))
     with pytest.raises(InvalidField, match="other side") as refused:
