@@ -109,6 +109,7 @@ class LabelScreen(App[None]):
         self.query_one("#count", Static).update(
             f"{len(mine)} of {len(self._items)} labelled, {unsure} unsure"
         )
+        self.query_one(VerticalScroll).scroll_home(animate=False)
         item = self.current
         if item is None:
             self._put("query", Text("All items have a label. z takes the last one back, q leaves."))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from judged.cli.label_screen import LabelScreen
 from judged.labelling import Item, LabelFile
+from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -32,10 +33,13 @@ def kept(path: Path) -> list[tuple[str, bool | None]]:
 
 async def test_answers_are_kept_one_by_one(tmp_path):
     path = tmp_path / "labels.jsonl"
-    async with screen(path).run_test() as pilot:
+    async with screen(path).run_test(size=(80, 8)) as pilot:
         assert shown(pilot, "query") == "who won in 1990"
+        texts = pilot.app.query_one(VerticalScroll)
+        texts.scroll_end(animate=False, immediate=True)
+        assert texts.scroll_y > 0
         await pilot.press("y")
-        assert kept(path) == [("i0", True)]
+        assert (kept(path), texts.scroll_y) == ([("i0", True)], 0)
         await pilot.press("n", "u")
         assert kept(path)[1:] == [("i1", False), ("i2", None)]
         assert "3 of 3 labelled, 1 unsure" in shown(pilot, "count")
