@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from judged import MetricOptions, PerQueryValues
 from judged._files import FileError, Record, read_bytes
-from judged._views import plural
+from judged._views import of_all, plural
 from judged.cli.frame import flag
 from judged.cli.output import Output, Problem, of_metrics
 from judged.cli.server import ResultCommand
@@ -23,13 +23,15 @@ Ways = Sequence[tuple[str, str]]
 class Report:
     """The content of a document. `signature` names the judge; None if there was no judge.
 
-    For answers, the metrics are rubrics and the queries are items.
+    For answers, the metrics are rubrics and the queries are items. `expected` has what each query
+    expects, if the document tells it.
     """
 
     name: str
     metrics: Mapping[str, MetricResult]
     per_query: Mapping[str, Mapping[str, float]]
     signature: str | None
+    expected: Mapping[str, set[str]] = field(default_factory=dict)
 
     def metric(self, name: str) -> MetricResult:
         """Return a metric by its name. Raises FileError."""
@@ -64,7 +66,11 @@ def parse_report(content: bytes, name: str) -> Report:
         )
     # These fields suffice here; EvaluationResult.from_json requires all of them.
     metrics = {metric.name: metric for metric in read_metrics(root)}
-    return Report(name, metrics, read_values(root), root.optional_text("signature"))
+    expected = {
+        query.text("query_id"): {*query.texts("expected"), *query.texts("relevant_document_ids")}
+        for query in root.records("queries")
+    }
+    return Report(name, metrics, read_values(root), root.optional_text("signature"), expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,13 @@ class ComparingCommand(ResultCommand):
                     step = "measure both in one way, or pass --allow-other-signature"
                     raise Problem(f"{difference}; {step}")
                 out.warn(difference)
+            known = reports[0].expected
+            if changed := [q for q, of in report.expected.items() if known.get(q, of) != of]:
+                some = of_all(len(changed), len(report.expected), "query", "queries")
+                out.warn(
+                    f"{some} expect something else in {name} than in {names[0]}, the first "
+                    f"{changed[0]!r}; differences may come from the data sets"
+                )
             values = report.values(metrics)
             if left_out := len(report.per_query) - len(values.query_ids):
                 some = plural(left_out, "item")
