@@ -29,7 +29,13 @@ from judged._views import Listed, of_all, word
 from judged.cli.output import STDOUT, Output, Places, Problem
 from judged.evaluation import CandidateAnswer, Dataset, FileError, Results
 from judged.evaluation.datasets.dataset import FORMATS, join_results
-from judged.evaluation.datasets.query import Fit, Query, ResultFile, Retrieved, expects_something
+from judged.evaluation.datasets.query import (
+    Query,
+    ResultFile,
+    Retrieved,
+    expects_something,
+    join_warnings,
+)
 from judged.evaluation.labels import read_inclusion
 
 _LINE = "{query, expected_text, retrieved_text}"
@@ -409,18 +415,15 @@ class ReadQueries:
         queries = self._dataset.queries
         return [*queries, *(q for q in queries if q.negative_answers)][index].query_id
 
-    @property
-    def fit(self) -> Fit:
-        """How well queries and results match."""
-        ids = [query.query_id for query in self._dataset.queries]
-        return Fit.of(ids, self._results, self._results.out_of_order)
+    def warnings(self) -> Iterator[str]:
+        """Yield where queries and results do not match. Raises InvalidArgument if none does."""
+        return join_warnings(self._dataset.queries, self._results)
 
+    def places(self) -> Places:
+        """Return the names of the groups' fields in messages: by their queries."""
 
-def places_of_queries(queries: ReadQueries) -> Places:
-    """Return the names of the groups' fields in messages: by their queries."""
+        def place(group: str, side: str, text: str) -> str:
+            what = "result" if side == "retrieved" else "expected answer"
+            return f"query {self.query_id(int(group))!r}, {what} {int(text) + 1}"
 
-    def place(group: str, side: str, text: str) -> str:
-        what = "result" if side == "retrieved" else "expected answer"
-        return f"query {queries.query_id(int(group))!r}, {what} {int(text) + 1}"
-
-    return {r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\].*": place}
+        return {r"groups\[(\d+)\]\.(expected|retrieved)\[(\d+)\].*": place}

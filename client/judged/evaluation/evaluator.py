@@ -28,7 +28,7 @@ from judged.evaluation.asking import (
     stage,
 )
 from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.query import Results
+from judged.evaluation.datasets.query import Results, join_warnings
 from judged.evaluation.labels import own_metrics, refuse_families
 from judged.evaluation.recorded import (
     AnyJudge,
@@ -43,7 +43,6 @@ from judged.evaluation.recorded import (
 from judged.evaluation.result import (
     EvaluationResult,
     evaluation_warnings,
-    join_warnings,
     query_result,
 )
 from judged.values import (
@@ -125,7 +124,7 @@ class Evaluator:
             check_circular(self._client.server_info(), judge, models)
         if isinstance(source, Mapping):
             results = _given(source, k)
-            warnings = [*join_warnings(dataset, results)]
+            warnings = [*join_warnings(dataset.queries, results), *results.warnings]
             found = Retrieval(0, dict(results))
         else:
             found = retrieve_all(

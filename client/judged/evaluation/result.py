@@ -16,9 +16,7 @@ from typing import Any
 from judged._batching.judging import distinct_ranks
 from judged._files import read_object, replace_text
 from judged._views import View, aligned, of_all, plain, plural, word
-from judged.errors import InvalidArgument
-from judged.evaluation.datasets.dataset import Dataset
-from judged.evaluation.datasets.query import Fit, Query, Results, Retrieved
+from judged.evaluation.datasets.query import Query, Retrieved
 from judged.evaluation.datasets.tables import write_rows
 from judged.report import make_report, to_html
 from judged.report.content import QueryResult, RetrievedResult, describe_counts, read_table
@@ -311,16 +309,6 @@ _MUCH_LONGER = 8
 _SEMANTIC_SCORE = 0.75
 """At this threshold, its default, semantic found 1 in 60 of the texts that people call right, if
 these were _MUCH_LONGER times as long as the expected text."""
-
-
-def join_warnings(dataset: Dataset, results: Results) -> Iterator[str]:
-    """Yield where a data set and results do not fit. Raises InvalidArgument if nothing fits."""
-    query_ids = list(dict.fromkeys(query.query_id for query in dataset.queries))
-    fit = Fit.of(query_ids, results, results.out_of_order)
-    if fit.problem:
-        raise InvalidArgument.of_field("results", fit.problem)
-    yield from fit.warnings()
-    yield from results.warnings
 
 
 def evaluation_warnings(

@@ -27,7 +27,6 @@ from judged.cli.inputs import (
     ReadQueries,
     check_expectations,
     of_lines,
-    places_of_queries,
 )
 from judged.cli.judging import (
     AskingOptions,
@@ -38,7 +37,7 @@ from judged.cli.judging import (
     refuse_uncached,
     replayed,
 )
-from judged.cli.output import STDOUT, Items, NamedItems, Output, Problem, say
+from judged.cli.output import STDOUT, Items, NamedItems, Output, explained, say
 from judged.cli.tables import (
     corrected_table,
     describe_verdicts,
@@ -248,9 +247,8 @@ class EvaluateCommand(
         whole = self.replays or self.estimate or bool(self.trace or self.labels)
         by_spans = True if self.judge == "span" else None
         queries = ReadQueries(self.dataset, self.results, by_spans=by_spans)
-        if queries.fit.problem:
-            raise Problem(queries.fit.problem)
-        out.warn(*queries.fit.warnings())
+        with explained({"results": self.results}):
+            out.warn(*queries.warnings())
         labelled = None if self.labels is None else Labels.from_jsonl(self.labels)
         groups = list(queries) if whole else queries
         human = None if labelled is None else labelled.rankings(list(groups))
@@ -261,7 +259,7 @@ class EvaluateCommand(
         )
         kept = kept_trace(self)
         corrected: Mapping[str, CorrectedEstimate] | None = None
-        places, asking = places_of_queries(queries), self.asking_options()
+        places, asking = queries.places(), self.asking_options()
         with self.asking("judging", queries.n_contexts, places) as (server, how):
             measure = partial(Evaluator(server.client).evaluate_groups, groups, self.metric)
             if self.replays:

@@ -1,10 +1,10 @@
-"""Queries with expectations, results of a retriever, and whether the two fit each other."""
+"""Queries with expectations, results of a retriever, and whether the two match."""
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from io import BytesIO
 from itertools import pairwise
@@ -408,57 +408,36 @@ def write_document(document: Document) -> dict[str, Any]:
     return {**fields, "metadata": dict(document.metadata)} if document.metadata else fields
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """How the queries of a data set match those of results.
+def join_warnings(queries: Iterable[Query], results: Results | ResultFile) -> Iterator[str]:
+    """Yield a warning for each way in which queries and results do not match.
 
-    `missing` are the queries without results, `unknown` those in the results but not in the data
-    set, `rising` those whose scores rise with rank.
+    Raises InvalidArgument if no query has results.
     """
-
-    n_queries: int
-    n_results: int
-    missing: Sequence[str]
-    unknown: Sequence[str]
-    rising: Sequence[str]
-
-    @classmethod
-    def of(cls, query_ids: Collection[str], results: Collection[str], rising: Iterable[str]) -> Fit:
-        """Return the fit of query ids and results; `rising` have scores that rise with rank."""
-        known, found = set(query_ids), set(results)
-        missing = [query_id for query_id in query_ids if query_id not in found]
-        unknown = [query_id for query_id in results if query_id not in known]
-        return cls(len(query_ids), len(results), missing, unknown, list(rising))
-
-    @property
-    def problem(self) -> str:
-        """Why nothing can be measured; "" if any query has results."""
-        if not self.n_results:
-            return "the results hold no query; write a line for each query of the dataset"
-        if len(self.missing) < self.n_queries:
-            return ""
-        return (
-            f"no query of the results is in the dataset: {self.unknown[0]!r} is one of the "
-            f"results, {self.missing[0]!r} one of the dataset; check that they belong together"
+    known, found = dict.fromkeys(query.query_id for query in queries), set(results)
+    missing = [query_id for query_id in known if query_id not in found]
+    unknown = [query_id for query_id in results if query_id not in known]
+    if not found:
+        rule = "the results hold no query; write a line for each query of the dataset"
+        raise InvalidArgument.of_field("results", rule)
+    if len(missing) == len(known):
+        raise InvalidArgument.of_field(
+            "results",
+            f"no query of the results is in the dataset: {unknown[0]!r} is one of the results, "
+            f"{missing[0]!r} one of the dataset; check that they belong together",
         )
-
-    def warnings(self) -> Iterator[str]:
-        """Yield a warning for each kind of mismatch."""
-        if n := len(self.missing):
-            yield (
-                f"{of_all(n, self.n_queries, 'query', 'queries')} {word(n, 'has', 'have')} no "
-                f"results and {word(n, 'counts', 'count')} as having found nothing, for example "
-                f"{self.missing[0]!r}"
-            )
-        if n := len(self.unknown):
-            yield (
-                f"{of_all(n, self.n_results, 'query', 'queries')} of the results "
-                f"{word(n, 'is', 'are')} not in the data set and left out, for example "
-                f"{self.unknown[0]!r}"
-            )
-        if n := len(self.rising):
-            yield (
-                f"{of_all(n, self.n_results, 'query', 'queries')} of the results "
-                f"{word(n, 'has', 'have')} scores that rise with rank, for example "
-                f"{self.rising[0]!r}; the given order is the ranking"
-            )
+    if n := len(missing):
+        yield (
+            f"{of_all(n, len(known), 'query', 'queries')} {word(n, 'has', 'have')} no results and "
+            f"{word(n, 'counts', 'count')} as having found nothing, for example {missing[0]!r}"
+        )
+    if n := len(unknown):
+        yield (
+            f"{of_all(n, len(found), 'query', 'queries')} of the results {word(n, 'is', 'are')} "
+            f"not in the data set and left out, for example {unknown[0]!r}"
+        )
+    if n := len(results.out_of_order):
+        yield (
+            f"{of_all(n, len(found), 'query', 'queries')} of the results "
+            f"{word(n, 'has', 'have')} scores that rise with rank, for example "
+            f"{results.out_of_order[0]!r}; the given order is the ranking"
+        )

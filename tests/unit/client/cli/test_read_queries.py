@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from judged.cli.inputs import ReadQueries
 from judged.evaluation import Dataset, FileError, Results
-from judged.evaluation.datasets.query import Fit, ResultFile
+from judged.evaluation.datasets.query import ResultFile, join_warnings
 
 QUERY = {"query_id": "1", "query_text": "q", "expected_answers": ["a"]}
 BY_ID = {"query_id": 2, "query_text": "ü", "expected_doc_ids": ["d1", 2], "metadata": {"k": "v"}}
@@ -42,7 +42,9 @@ def test_groups_and_fit_are_those_of_results_in_memory(tmp_path, by_spans):
     assert [list(ranked) for _, _, ranked in found.queries()] == [
         list(held.get(query.query_id, ())) for query in whole.queries
     ]
-    assert found.fit == Fit.of([q.query_id for q in whole.queries], held, ["2"])
+    warnings = list(found.warnings())
+    assert warnings == list(join_warnings(whole.queries, held))
+    assert warnings[-1].startswith("1 of 3 queries of the results has scores that rise with rank")
     assert found.n_contexts == sum(group.n_expected * group.n_retrieved for group in groups)
     assert (found.system_models, found.query_id(0)) == (["m1"], "2")
 
