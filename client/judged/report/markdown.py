@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree import ElementTree as ET
 
 from judged._views import plural
 from judged.report.content import (
@@ -181,41 +181,34 @@ def to_junit(report: Report) -> str:
     Each gate is a case, and each difference from a baseline, which fails if the run is worse. If
     there are neither, each metric is a case.
     """
-    cases = [_case("gate", text, None if passed else text) for passed, text in report.gates]
+    run, suite = report.run, ET.Element("testsuite", name=visible(report.title))
+    for passed, text in report.gates:
+        _add_case(suite, "gate", text, None if passed else text)
     for made in report.differences:
         verdict, p = verdict_of(made), made.permutation.p_holm
         means = f"{made.baseline_mean:.4f} to {made.run_mean:.4f}"
         text = f"{made.metric} {means}, p {p:.4f}: {verdict}"
         name = f"{made.metric} beside the baseline"
-        cases.append(_case("difference", name, text if verdict == "worse" else None, text))
-    if not cases:
-        for metric in report.run.metrics:
-            text = f"{metric.name} {number(metric.mean)} over {metric.n} queries"
-            failure = None if metric.mean is not None else f"{metric.name} has no mean"
-            cases.append(_case("metric", metric.name, failure, text))
-    failed = sum("<failure" in case for case in cases)
-    body = "\n".join([*cases, _remarks(report.run)])
-    suite = f'name={_attribute(report.title)} tests="{len(cases)}" failures="{failed}" errors="0"'
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        f'<testsuites tests="{len(cases)}" failures="{failed}" errors="0">\n'
-        f"<testsuite {suite}>\n{body}\n</testsuite>\n</testsuites>\n"
-    )
-
-
-def _case(kind: str, name: str, failure: str | None, text: str = "") -> str:
-    inner = "" if failure is None else f"<failure message={_attribute(failure)}/>"
-    if text:
-        inner += f"<system-out>{escape(visible(text))}</system-out>"
-    return (
-        f'<testcase classname="judged.{kind}" name={_attribute(name)} time="0">{inner}</testcase>'
-    )
-
-
-def _remarks(run: Run) -> str:
+        _add_case(suite, "difference", name, text if verdict == "worse" else None, text)
+    for metric in () if len(suite) else run.metrics:
+        text = f"{metric.name} {number(metric.mean)} over {metric.n} queries"
+        failure = None if metric.mean is not None else f"{metric.name} has no mean"
+        _add_case(suite, "metric", metric.name, failure, text)
+    failed = len(suite.findall("testcase/failure"))
+    counts = {"tests": str(len(suite)), "failures": str(failed), "errors": "0"}
+    suite.attrib.update(counts)
     lines = [about(run), f"judge {run.signature}", *(f"warning: {w}" for w in run.warnings)]
-    return f"<system-out>{escape(visible(chr(10).join(lines)))}</system-out>"
+    ET.SubElement(suite, "system-out").text = visible("\n".join(lines))
+    root = ET.Element("testsuites", counts)
+    root.append(suite)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, "unicode")}\n'
 
 
-def _attribute(text: str) -> str:
-    return quoteattr(visible(text))
+def _add_case(suite: ET.Element, kind: str, name: str, failure: str | None, text: str = "") -> None:
+    about_it = {"classname": f"judged.{kind}", "name": visible(name), "time": "0"}
+    case = ET.SubElement(suite, "testcase", about_it)
+    if failure is not None:
+        ET.SubElement(case, "failure", message=visible(failure))
+    if text:
+        ET.SubElement(case, "system-out").text = visible(text)
