@@ -29,7 +29,7 @@ from judged.cli.commands import (
     servers,
 )
 from judged.cli.frame import OnceGroup, click_command, config_option, variables_of
-from judged.cli.output import Exit, Problem, explain, say
+from judged.cli.output import Problem, explain, say
 from judged.errors import JudgedError
 from judged.evaluation import FileError, MissingText
 
@@ -72,10 +72,9 @@ def run(arguments: Sequence[str]) -> int:
     for warning in misspelt_variables(os.environ, variables_of(GROUP), "option"):
         say(f"warning: {warning}")
     try:
-        GROUP.main(list(arguments), prog_name="judged", standalone_mode=False)
-    except (click.ClickException, Exit) as left:
-        if isinstance(left, click.ClickException):
-            left.show()
+        status = GROUP.main(list(arguments), prog_name="judged", standalone_mode=False)
+    except click.ClickException as left:
+        left.show()
         return left.exit_code
     except click.Abort:
         say("interrupted; what language models replied is in the server's cache, if it has one")
@@ -89,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         say(f"{error.filename}: {error.strerror}")
         return 2
-    return 0
+    return status or 0  # that of click's Exit, if a command raised it
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:

@@ -19,6 +19,7 @@ from threading import Timer
 from typing import Any, TextIO
 
 import click
+from click.exceptions import Exit
 
 from judged import errors
 from judged._files import replacing_text
@@ -104,14 +105,6 @@ class NamedItems(dict[str, Any]):
 
 class Problem(Exception):
     """A command can't continue. The message is one line and says what to do."""
-
-
-class Exit(Exception):
-    """Ends the command with a status."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.exit_code = status
 
 
 class Output:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from click.exceptions import Exit
 from judged import MetricTable
 from judged.cli.gates import Gates, split_min_scores
-from judged.cli.output import Exit, Output, Problem
+from judged.cli.output import Output, Problem
 from judged.report.content import make_report
 from judged.values import MetricCounts, MetricResult, VerdictCounts
 

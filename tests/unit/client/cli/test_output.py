@@ -7,12 +7,12 @@ from queue import Queue
 from types import SimpleNamespace
 
 import pytest
+from click.exceptions import Exit
 from hypothesis import given
 from hypothesis import strategies as st
 from judged.cli import output
 from judged.cli.commands.score import ScoreCommand
 from judged.cli.output import (
-    Exit,
     Items,
     NamedItems,
     Output,
