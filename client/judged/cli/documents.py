@@ -154,9 +154,9 @@ class ComparingCommand(ResultCommand):
         """Return how documents differ from the first, by all shared metrics. Raises Problem."""
         metrics = common_metrics(out, reports)
         runs = self.measured(out, names, reports, metrics)
-        with self.connect(of_metrics(metrics)) as server:
+        with self.connect(of_metrics(metrics)) as (client, _):
             values = {run.name: run.values for run in runs}
-            return server.client.compare_runs(metrics, values, options)
+            return client.compare_runs(metrics, values, options)
 
     def measured(
         self, out: Output, names: Sequence[str], reports: Sequence[Report], metrics: Sequence[str]

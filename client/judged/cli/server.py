@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from judged import Client, DeadlineExceeded, FailedPrecondition, NotFound, local
@@ -16,14 +16,6 @@ from judged.values import ServerInfo
 
 TOKEN_VARIABLE = "JUDGED_TOKEN"  # noqa: S105 - the name of a variable
 """Variable with the token, if there is no `--token-file`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """A client, and the information of its server."""
-
-    client: Client
-    info: ServerInfo
 
 
 class ServerCommand(Command):
@@ -49,8 +41,11 @@ class ServerCommand(Command):
     )
 
     @contextmanager
-    def connect(self, places: Places | None = None) -> Iterator[Connection]:
-        """Connect to the server; `places` names fields in its errors. Raises Problem."""
+    def connect(self, places: Places | None = None) -> Iterator[tuple[Client, ServerInfo]]:
+        """Yield a client and its server's information; `places` names fields in errors.
+
+        Raises Problem.
+        """
         known = {**(places or {}), **self.places()}
         with ExitStack() as stack:
             stack.enter_context(explained(known))
@@ -60,7 +55,7 @@ class ServerCommand(Command):
                 client = Client(_started(stack))
                 client._connection.patience.waits = False  # noqa: SLF001 - it is not restarted
             stack.enter_context(client)
-            yield Connection(client, _ask(client))
+            yield client, _ask(client)
 
     def credentials(self) -> Credentials | None:
         """Return the credentials for the named server; a private one needs none."""
@@ -87,13 +82,13 @@ class JudgingCommand(ResultCommand):
     @contextmanager
     def asking(
         self, title: str, total: int, places: Places | None = None
-    ) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    ) -> Iterator[tuple[Client, ServerInfo, dict[str, Any]]]:
         """Connect to the server, and show progress out of `total`.
 
         Also yields arguments for calls: the progress callback and the timeout.
         """
-        with self.connect(places) as server, progress_bar(title, total) as progress:
-            yield server, {"timeout": self.timeout, "progress": progress}
+        with self.connect(places) as (client, info), progress_bar(title, total) as progress:
+            yield client, info, {"timeout": self.timeout, "progress": progress}
 
 
 def _ask(client: Client) -> ServerInfo:

@@ -43,14 +43,14 @@ class BatchCommand(CascadeOptions, MaxCost):
         texts = [self.query, self.expected, self.retrieved]
         ids = hashed_ids(self.table, self.id, filter(None, texts))
         folder = Folder(self.output, self.id)
-        with self.asking("judging", len(ids)) as (server, how):
-            spec = self.spec(server.info, self.min_score)
+        with self.asking("judging", len(ids)) as (client, info, how):
+            spec = self.spec(info, self.min_score)
             # Asks for the judge's identity only: no model is called.
             probe, only = [QueryGroup("", ["text"], ["text"])], Asking(CacheMode.ONLY)
-            judge = server.client.judge(probe, spec, asking=only).judge
+            judge = client.judge(probe, spec, asking=only).judge
             folder.begin(judge, texts)
             # Workers on this machine share a server; on a cluster each process starts its own.
-            mine = "local" if os.environ.get("RAY_ADDRESS") else server.client.target
+            mine = "local" if os.environ.get("RAY_ADDRESS") else client.target
             judging = Judging(
                 self.target or mine,
                 spec,

@@ -156,10 +156,10 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
             lines = read_labels(self.labels, scored=self.replays, label_field=self.label_field)
             folded = FoldedLines([] if self.replays else lines)
             groups, places = list(folded), folded.places(self.labels)
-        with self.asking("judging", len(lines), places) as (server, how):
-            client, asking = server.client, self.asking_options()
+        with self.asking("judging", len(lines), places) as (client, info, how):
+            asking = self.asking_options()
             if answers is not None and self.rubric is not None:
-                asked = read_rubrics([self.rubric], server.info, self.min_score, self.parameters())
+                asked = read_rubrics([self.rubric], info, self.min_score, self.parameters())
                 if self.estimate:
                     would = client.estimate_scores(answers.items, asked, asking=asking)
                     return report_estimate(out, would)
@@ -167,7 +167,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
                 out.warn(*score_warnings(scores))
                 usage, judge, lines = scores.usage, scores.rubrics[0].judge, _scored(lines, scores)
             elif not self.replays:
-                spec = self.spec(server.info, self.min_score)
+                spec = self.spec(info, self.min_score)
                 if spec.kind == "panel" and spec.profile in {"", "majority"}:
                     raise Problem(
                         "--judge panel: by majority there is no threshold to choose; calibrate it "
@@ -378,9 +378,8 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         groups = list(folded)
         cache = CacheMode.REFRESH if self.judge_refresh else CacheMode.USE
         cost_limit = CostLimit(Asking(cache, self.max_cost))  # one limit for all stages
-        with self.connect(folded.places(self.labels)) as server:
-            client = server.client
-            stages = [_read_stage(server.info, text) for text in self.stage]
+        with self.connect(folded.places(self.labels)) as (client, info):
+            stages = [_read_stage(info, text) for text in self.stage]
             would = []
             for one in stages:
                 with explained(one.places):

@@ -58,11 +58,11 @@ class RecordCommand(CascadeOptions, MaxCost):
     def run(self, out: Output) -> Document:
         """Ask, and write the canary."""
         lines = ContextFile(self.items)
-        with self.asking("recording", self.asks) as (server, how):
-            spec = self.spec(server.info, self.min_score)
-            check_expectations(out, spec, lines, server.client)
+        with self.asking("recording", self.asks) as (client, info, how):
+            spec = self.spec(info, self.min_score)
+            check_expectations(out, spec, lines, client)
             how |= {"asks": self.asks, "max_cost": self.max_cost}
-            canary = record_canary(server.client, list(map(_item, lines)), spec, **how)
+            canary = record_canary(client, list(map(_item, lines)), spec, **how)
         canary.write(self.output)
         n, noisy = len(canary.items), sum(item.flips > 0 for item in canary.items)
         flips, asks = canary.flips, canary.asks
@@ -130,9 +130,9 @@ class CheckCommand(JudgingCommand, MaxCost):
             raise Problem(f"{error}; --history: {step}") from error
         if history.others:
             say(f"{kept}: {history.others} checks are of another recording, and are not counted")
-        with self.asking("checking", self.rounds) as (server, how):
+        with self.asking("checking", self.rounds) as (client, _, how):
             how |= {"rounds": self.rounds, "max_cost": self.max_cost}
-            found = check_canary(server.client, canary, history, **how)
+            found = check_canary(client, canary, history, **how)
         level = math.log(1 / self.false_alarms)
         out.worse = history.highest >= level
         out.warn(*_other_judge(canary, found))

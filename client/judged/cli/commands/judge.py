@@ -98,8 +98,7 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
         whole = self.replays or self.estimate or bool(self.trace)
         groups = list(folded) if whole else folded
         places = folded.places(self.contexts)
-        with self.asking("judging", lines.n_contexts, places) as (server, how):
-            client, info = server.client, server.info
+        with self.asking("judging", lines.n_contexts, places) as (client, info, how):
             if self.replays:
                 replay = self.replay(self.min_score, details=self.details)
                 with replayed(self, places):
@@ -260,24 +259,24 @@ class EvaluateCommand(
         kept = kept_trace(self)
         corrected: Mapping[str, CorrectedEstimate] | None = None
         places, asking = queries.places(), self.asking_options()
-        with self.asking("judging", queries.n_contexts, places) as (server, how):
-            measure = partial(Evaluator(server.client).evaluate_groups, groups, self.metric)
+        with self.asking("judging", queries.n_contexts, places) as (client, info, how):
+            measure = partial(Evaluator(client).evaluate_groups, groups, self.metric)
             if self.replays:
                 replay = self.replay(threshold)
                 with replayed(self, places):
                     found = measure(replay, asked, timeout=self.timeout)
             else:
-                spec = self.spec(server.info, threshold)
-                warn_circular(queries.system_models, judging_models(server.info, [spec]))
+                spec = self.spec(info, threshold)
+                warn_circular(queries.system_models, judging_models(info, [spec]))
                 if self.estimate:
-                    would = Evaluator(server.client).estimate(groups, self.metric, spec, asking)
+                    would = Evaluator(client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)
                 record = None if kept is None else partial(keep, kept)
                 with _unmeasured_written(out):
                     found = measure(spec, asked, asking=asking, record=record, **how)
             refuse_uncached(found.verdicts)
             if human is not None and labelled is not None:
-                corrected = corrected_means(server.client, found, human, asked, labelled.inclusion)
+                corrected = corrected_means(client, found, human, asked, labelled.inclusion)
         details = (
             query_result(query, group, place, ranked, found.verdicts).to_dict()
             for place, (query, group, ranked) in enumerate(queries.queries())

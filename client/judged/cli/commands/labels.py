@@ -54,8 +54,8 @@ class AgreeCommand(ResultCommand, IntervalOption):
         ratings = {rater: [item.get(rater) for item in items] for rater in raters}
         table = RatingTable.of(named, ratings, self.level)
         places: Places = {r"ratings\.raters.*": name, r"ratings\.categories.*": "--categories"}
-        with self.connect(places) as server:
-            found = server.client.measure_agreement(table, interval=self.interval_options()).ratings
+        with self.connect(places) as (client, _):
+            found = client.measure_agreement(table, interval=self.interval_options()).ratings
         if found is None:  # pragma: no cover - the server answers what it is asked
             raise Problem("the server did not answer; is it of an older version?")
         estimates = estimates_of(found)
@@ -179,8 +179,8 @@ class LabelCommand(ResultCommand):
         if all(label.relevant is None for label in labels.labels.values()):
             out.show(f"there are no labels in {self.output} yet")
             return {"labels": 0, "items": items, "means": {}}
-        with self.connect() as server:
-            found = summarize(server.client, judged, labels, self.confidence)
+        with self.connect() as (client, _):
+            found = summarize(client, judged, labels, self.confidence)
         out.warn(*found.warnings, *shared_warnings("corrected mean", found.means))
         out.show(corrected_table(found.means))
         return {

@@ -116,11 +116,11 @@ class LoadCommand(ResultCommand):
             due, arrivals, rps = replay.arrivals, f"as in {self.replay}", replay.rate
         rps = self.rps or rps
         requests = request_mix.requests(mix, self.seed, self.repeat)
-        with self.connect() as server:
-            load = _Load(self, server.client.target, requests, due, self.duration or _DURATION_S)
+        with self.connect() as (client, info):
+            load = _Load(self, client.target, requests, due, self.duration or _DURATION_S)
             facts: Document = {
                 "target": load.target,
-                "server": server.info.version,
+                "server": info.version,
                 "machine": _machine(),
                 "mix": self.mix,
                 "arrivals": arrivals,

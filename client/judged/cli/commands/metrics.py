@@ -89,8 +89,8 @@ class MetricsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions,
         gates = Gates(self.min_score, self.metric, self.min_coverage)
         judged, retrieved = TrecQrels.from_file(self.qrels), TrecRun.from_file(self.run_)
         options = self.options(MetricOptions, per_query=True, interval=self.interval_options())
-        with self.connect() as server:
-            table, warnings = measure_run(server.client, self.metric, judged, retrieved, options)
+        with self.connect() as (client, _):
+            table, warnings = measure_run(client, self.metric, judged, retrieved, options)
         out.warn(*warnings, *interval_warnings(table, options.interval))
         self.show_means(out, table, gates, [describe_counts(table.counts)])
         return {**table.to_dict(), "signature": None}
@@ -148,13 +148,13 @@ class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):
         texts = [TextItem(item.answer, item.references) for item in read.items]
         by_words = [name for name in self.metric if name != METRIC]
         measured, similarity = TextMetricTable([]), None
-        with self.connect(read.places()) as server:
+        with self.connect(read.places()) as (client, _):
             if by_words:
-                measured = server.client.compute_text_metrics(
+                measured = client.compute_text_metrics(
                     by_words, texts, per_item=True, interval=made
                 )
             if METRIC in self.metric:
-                similarity = answer_similarity(texts, client=server.client, interval=made)
+                similarity = answer_similarity(texts, client=client, interval=made)
         found = {
             one.name: MetricResult(
                 one.name,
@@ -237,13 +237,13 @@ class CompareCommand(ComparingCommand, Drawn):
     def run(self, out: Output) -> Document:
         """Measure the runs if they are not measured, compare them, and report."""
         asked = self.options(CompareOptions, max_moved=_MOVED)
-        with self.connect(of_metrics(self.metric)) as server:
-            measured = self._measured(out, server.client, self.runs)
+        with self.connect(of_metrics(self.metric)) as (client, _):
+            measured = self._measured(out, client, self.runs)
             metrics = list(measured[0].means)
             drops = [read_gate(text, "--max-drop", metrics) for text in self.max_drop]
             of_runs = {r"runs\[(\d+)\].*": lambda place: measured[int(place)].file}
             with explained({**of_metrics(metrics), **of_runs}):
-                found = server.client.compare_runs(
+                found = client.compare_runs(
                     metrics,
                     {run.name: run.values for run in measured},
                     MetricOptions(interval=self.interval_options()),

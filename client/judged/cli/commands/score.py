@@ -212,8 +212,7 @@ class ScoreCommand(ScoringOptions, TraceOptions, MinCoverage):
         file, given, asking = read_answers(self.answers), self.parameters(), self.asking_options()
         kept = kept_trace(self)
         items, total = file.items, len(file.lines) * len(self.rubric)
-        with self.asking("scoring", total, file.places()) as (server, how):
-            client, info = server.client, server.info
+        with self.asking("scoring", total, file.places()) as (client, info, how):
             rubrics = read_rubrics(self.rubric, info, threshold, given)
             rubrics = with_calibrations(rubrics, self.calibration)
             how["include_replies"] = self.details
@@ -376,21 +375,19 @@ class RankCommand(ScoringOptions, Drawn):
             queries = plural(n, "query has an answer", "queries have answers")
             out.warn(f"{queries} of one system alone, left out; the first is {pairs.alone[0]!r}")
         given, asking = self.parameters(), self.asking_options()
-        with self.asking("comparing", len(pairs.items), places_of_rubrics([self.rubric])) as (
-            server,
-            how,
-        ):
-            fields = {info.rubric: info.fields for info in server.info.rubrics}
+        of_rubric = places_of_rubrics([self.rubric])
+        with self.asking("comparing", len(pairs.items), of_rubric) as (client, info, how):
+            fields = {each.rubric: each.fields for each in info.rubrics}
             shown = fields.get(Rubric(self.rubric).id)
             if shown is not None and not {"answer", "other_answer"} <= set(shown):
                 raise Problem(f"--rubric {self.rubric}: shows no two answers; {RUBRIC} does")
-            [asked] = read_rubrics([self.rubric], server.info, None, given)
+            [asked] = read_rubrics([self.rubric], info, None, given)
             if self.estimate:
-                would = server.client.estimate_scores(pairs.items, [asked], asking=asking)
+                would = client.estimate_scores(pairs.items, [asked], asking=asking)
                 return report_estimate(out, would)
             interval = self.options(IntervalOptions)
             how |= {"rubric": asked, "interval": interval, "asking": asking}
-            found = compare_answers(pairs, client=server.client, **how)
+            found = compare_answers(pairs, client=client, **how)
         ranking, scores = found.ranking, found.scores
         out.warn(*ranking.warnings)
         comparisons = plural(len(found.comparisons), "comparison")

@@ -40,25 +40,24 @@ class JudgesCommand(ServerCommand):
 
     def run(self, out: Output) -> Document:
         """Ask, and show."""
-        with self.connect() as server:
-            info = server.info
-        rows = []
-        for judge in info.judges:  # the first profile of a judge is its default
-            parameters = " ".join(f"{p.name}={_value(p.default_value)}" for p in judge.parameters)
-            rows.append([_name_of(judge), f"{judge.default_min_score:g}", parameters or "-"])
-        rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
-        out.show(
-            Table(["judge", "min_score", "parameters"], rows, left=3),
-            *(f"Unavailable: {name}: {why}" for name, why in _unavailable(info)),
-            "",
-            f"default judge  {info.default_judge}",
-            f"models         {', '.join(model.name for model in info.models) or 'none'}",
-            f"chat models    {', '.join(model.name for model in info.chat_models) or 'none'}",
-            f"rubrics        {', '.join(rubrics) or 'none'}",
-            f"metrics        {', '.join(metric.name for metric in info.metrics)}",
-            f"server         {info.version}",
-        )
-        return row_of(info, "version default_judge judges models rubrics chat_models metrics")
+        with self.connect() as (_, info):
+            rows = []
+            for judge in info.judges:  # the first profile of a judge is its default
+                shown = " ".join(f"{p.name}={_value(p.default_value)}" for p in judge.parameters)
+                rows.append([_name_of(judge), f"{judge.default_min_score:g}", shown or "-"])
+            rubrics = [f"{each.rubric}@{each.version}" for each in info.rubrics]
+            out.show(
+                Table(["judge", "min_score", "parameters"], rows, left=3),
+                *(f"Unavailable: {name}: {why}" for name, why in _unavailable(info)),
+                "",
+                f"default judge  {info.default_judge}",
+                f"models         {', '.join(model.name for model in info.models) or 'none'}",
+                f"chat models    {', '.join(model.name for model in info.chat_models) or 'none'}",
+                f"rubrics        {', '.join(rubrics) or 'none'}",
+                f"metrics        {', '.join(metric.name for metric in info.metrics)}",
+                f"server         {info.version}",
+            )
+            return row_of(info, "version default_judge judges models rubrics chat_models metrics")
 
 
 def _name_of(judge: JudgeInfo) -> str:
@@ -99,8 +98,8 @@ class UsageCommand(ServerCommand):
                 "a private server has no usage to show; name one: --target HOST:PORT, or "
                 "JUDGED_TARGET"
             )
-        with self.connect() as server:
-            usage = server.client.usage(self.days)
+        with self.connect() as (client, _):
+            usage = client.usage(self.days)
         if not usage.is_recorded:
             say("the server does not record usage; that needs tenants, or a daily budget")
         elif not usage.rows:
@@ -163,9 +162,8 @@ class DoctorCommand(ServerCommand):
         where = self.target or "a private server"
         begun = time.monotonic()
         try:
-            with self.connect() as server:
+            with self.connect() as (_, info):
                 took = time.monotonic() - begun
-                info = server.info
         except Problem as problem:
             yield Finding("server", "problem", str(problem))
             return
@@ -223,15 +221,15 @@ class DemoCommand(ServerCommand):
             f"{len(dataset.queries)} questions, {len(dataset.documents)} passages. Two retrievers:",
             "one looks at the first three words of a question, the other at all of them.",
         )
-        with self.connect(of_metrics(_METRICS)) as server:
-            evaluator = Evaluator(server.client)
+        with self.connect(of_metrics(_METRICS)) as (client, _):
+            evaluator = Evaluator(client)
             found = {
                 name: evaluator.evaluate(
                     run, dataset, _METRICS, "token_overlap", 5, options, name=name
                 )
                 for name, run in runs.items()
             }
-            compared = server.client.compare_runs(
+            compared = client.compare_runs(
                 _METRICS, {name: result.table.per_query_values() for name, result in found.items()}
             )
         first, second = runs
