@@ -369,8 +369,9 @@ _CORRECTING = (
 _TAKES_BACK = {
     True: re.compile(
         "\\b(?:no|nein|non|nej|nee|нет|ні|irrelevant|unrelated|contradict\\w*|mismatch\\w*|wrong"
-        f"|incorrect|nope|nah|{_CORRECTING})\\b|[否不{_REJECTING}]|いいえ|아니|لا"
-        "|(?:^|[:：–—])\\W{0,8}(?:(?:not|nu|ikke|inte|ne|nie|não|nem|ei|όχι|hayır|tidak|bukan)\\b"  # noqa: RUF001
+        f"|incorrect|nope|nah|{_CORRECTING})\\b|[否不않{_REJECTING}]|いいえ|아니|لا"
+        "|(?:^|[:：–—])\\W{0,8}(?:(?:not|nu|ikke|inte|ne|nie|não|nem|ei|όχι|hayır|tidak|bukan"  # noqa: RUF001
+        "|nicht|kein\\w*|niet|geen|pas|aucun\\w*|ning[uú]n\\w*|nessun\\w*|nenhum\\w*|ingen|inget|не)\\b"
         "|không|ไม่|नहीं|לא|違)",
         re.IGNORECASE,
     ),
@@ -588,7 +589,7 @@ def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 13
+PARSER_VERSION = 14
 """Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].
