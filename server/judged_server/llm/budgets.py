@@ -25,6 +25,7 @@ from typing import NamedTuple
 import orjson
 from judged.values.server_info import BudgetLeft
 
+from judged_server import telemetry
 from judged_server.domain import CostTracker, nano_covering, nano_within, to_amount
 from judged_server.errors import BudgetExhausted, InvalidField
 from judged_server.llm.chat import (
@@ -329,10 +330,18 @@ class Budgets:
     def _note(
         self, model: ChatModel, judge: str, rubric: str, done: Completed | None, spent: int
     ) -> None:
-        """Record a call's usage in the ledger, also if it may be charged without a reply."""
-        if self._ledger is None or (done is None and not spent):
+        """Record usage in metrics and ledger, also of what may be charged without a reply."""
+        if done is None and not spent:
             return
         usage = TokenUsage() if done is None else done.reply.usage
+        labels = model.card.name, TENANT.get().name
+        telemetry.note("model_questions", int(done is not None), *labels)
+        telemetry.note("model_tokens", usage.input_tokens, *labels, "input")
+        telemetry.note("model_tokens", usage.output_tokens, *labels, "output")
+        if model.card.prices is not None:
+            telemetry.note("model_cost", to_amount(spent), *labels)
+        if self._ledger is None:
+            return
         used = Used(
             Period.DAY.name_at(self._clock.date()),
             TENANT.get().name,

@@ -350,7 +350,7 @@ class ModelCaller:
             if not reply.unreadable and parsed.reason not in _REPAIRS:
                 break
         if answer.usage.calls or answer.usage.cost:
-            _report(card, answer.usage, call_options)
+            call_options.cost_tracker.note(answer.usage)
         return answer, failure
 
 
@@ -368,18 +368,6 @@ def _passes_on(fault: ModelFault) -> bool:
     if not isinstance(fault, ProviderFault):
         return False
     return fault.reason in _OF_THE_PROVIDER or fault.retryable or fault.unsent
-
-
-def _report(card: ChatModelCard, usage: Usage, call_options: CallOptions) -> None:
-    """Add the usage of a question to the metrics and to the call's cost tracker."""
-    if usage.calls:
-        labels = card.name, TENANT.get().name
-        telemetry.note("model_questions", 1, *labels)
-        telemetry.note("model_tokens", usage.input_tokens, *labels, "input")
-        telemetry.note("model_tokens", usage.output_tokens, *labels, "output")
-        if usage.cost is not None:
-            telemetry.note("model_cost", usage.cost, *labels)
-    call_options.cost_tracker.note(usage)
 
 
 def _trace(

@@ -57,12 +57,15 @@ FIGURES = {
     "cache_lookups": Figure(
         "Replies or vectors that were looked for, by whether they were found.", ("cache", "result")
     ),
-    "model_questions": Figure("Questions that a language model answered.", ("model", "tenant")),
+    "model_questions": Figure(
+        "Answers of language models, those to a retry included.", ("model", "tenant")
+    ),
     "model_tokens": Figure(
         "Tokens that language models counted.", ("model", "tenant", "direction")
     ),
     "model_cost": Figure(
-        "What language models cost, in the currency of their prices.", ("model", "tenant")
+        "What language models cost or may have cost, in the currency of their prices.",
+        ("model", "tenant"),
     ),
     "loop_lag_seconds": Figure("How late the event loop was.", (), _LONG[:-4]),
 }

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged_server import telemetry
 from judged_server.domain import NANO, CostTracker
 from judged_server.llm.budgets import BudgetAccount, Budgets, Reservation
 from judged_server.llm.chat import (
@@ -138,13 +139,16 @@ async def test_a_retry_that_no_budget_covers_is_not_sent():
 
 
 @pytest.mark.parametrize(("sends", "spent"), [(0, 0), (1, MOST)])
-async def test_cancelled_calls_count_only_when_they_were_sent(sends, spent):
+async def test_cancelled_calls_count_only_when_they_were_sent(sends, spent, monkeypatch):
+    noted: list[Any] = []
+    monkeypatch.setattr(telemetry, "recorder", lambda *figure: noted.append(figure))
     budgets, model, cost_tracker = Budgets("USD"), Model(sends=sends), CostTracker()
     call = asyncio.create_task(budgets.complete(model, REQUEST, 9, cost_tracker))
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     assert (cost_tracker.spent, cost_tracker.held) == (spent, 0)
+    assert sum(value for name, value, *_ in noted if name == "model_cost") == spent / NANO
 
 
 async def test_without_time_to_wait_the_reason_is_time():
