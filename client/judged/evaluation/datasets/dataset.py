@@ -35,6 +35,7 @@ from judged.evaluation.datasets.query import (
     Query,
     Results,
     Retrieved,
+    distinct,
     read_document,
     read_query,
     write_document,
@@ -125,6 +126,13 @@ def read_beir(path: Path | str, content: Content, split: str = "test") -> None:
         content.take(record, document_of)
 
 
+_RAGAS = (
+    "user_input question reference ground_truth reference_contexts reference_context_ids "
+    "retrieved_contexts retrieved_context_ids"
+)
+"""The fields of samples that are read, and two that are known and not read."""
+
+
 def _read_ragas(path: Path | str, content: Content) -> None:
     """Read Ragas samples as the queries q1, q2, …; their retrieved contexts are ignored.
 
@@ -136,11 +144,13 @@ def _read_ragas(path: Path | str, content: Content) -> None:
     def query_of(sample: Record) -> Query:
         query_id = f"q{next(numbers)}"
         reference = sample.optional_text("reference") or sample.optional_text("ground_truth")
-        expected = sample.texts("reference_contexts") or ([reference] if reference else [])
+        expected = distinct(sample.texts("reference_contexts")) or [reference or ""]
         ids = sample.identifiers("reference_context_ids")
         return Query(query_id, sample.text("user_input", "question"), expected, ids)
 
+    known = KnownFields(*_RAGAS.split())
     for sample in read_records(path):
+        known.check(sample)
         content.take(sample, query_of)
 
 

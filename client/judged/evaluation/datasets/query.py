@@ -23,7 +23,16 @@ from judged._files import (
     replacing_text,
     writing,
 )
-from judged._inputs import Given, as_id, need_by_ids, need_id, need_list, set_fields, set_grades
+from judged._inputs import (
+    Given,
+    all_texts,
+    as_id,
+    need_by_ids,
+    need_id,
+    need_list,
+    set_fields,
+    set_grades,
+)
 from judged._views import of_all, plain, short_repr, word
 from judged.errors import InvalidArgument, WrongType
 from judged.evaluation.datasets.trec import TrecRun, single
@@ -279,7 +288,8 @@ class Query(Given):
     With ids, results are matched by id and never judged, and answers and spans are ignored. Ids are
     text or whole numbers, compared as text. Negative answers are those that should not be found.
     `grades` maps document ids to grades, 0 for documents judged not relevant, for metrics that
-    weigh gains, such as ndcg; the relevant ids are then those with a grade above 0.
+    weigh gains, such as ndcg; the relevant ids are then those with a grade above 0. Repeated and
+    blank answers are dropped.
     """
 
     query_id: str
@@ -294,6 +304,10 @@ class Query(Given):
     def __post_init__(self) -> None:
         Given.__post_init__(self)
         set_grades(self)
+        for name in ("expected_answers", "negative_answers"):
+            texts = getattr(self, name)  # other values are refused when they are sent
+            if all_texts(texts) and len(kept := distinct(texts)) < len(texts):
+                set_fields(self, **{name: kept})
 
     @property
     def by_id(self) -> bool:
@@ -369,10 +383,10 @@ def read_query(record: Record) -> Query:
         return Query(
             query_id=record.identifier("query_id", "id"),
             text=record.text("query_text", "query"),
-            expected_answers=_distinct(answers),
-            relevant_document_ids=_distinct(ids),
+            expected_answers=answers,
+            relevant_document_ids=distinct(ids),
             expected_spans=tuple(dict.fromkeys(map(read_span, record.records("expected_spans")))),
-            negative_answers=tuple(_distinct(negatives)),
+            negative_answers=tuple(negatives),
             metadata=record.labels("metadata"),
             grades=record.fields_of("doc_grades"),
         )
@@ -380,7 +394,8 @@ def read_query(record: Record) -> Query:
         raise record.error(f"has 'doc_grades' that can't be: {error.message}") from None
 
 
-def _distinct(texts: Sequence[str]) -> list[str]:
+def distinct(texts: Sequence[str]) -> list[str]:
+    """Return texts, each once, without blank ones."""
     return [text for text in dict.fromkeys(texts) if text.strip()]
 
 

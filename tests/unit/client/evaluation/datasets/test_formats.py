@@ -167,9 +167,11 @@ def test_a_beir_folder_joins_title_and_text_and_reads_the_queries_of_a_split(tmp
 
 def test_samples_of_ragas_are_queries_and_neither_they_nor_beir_are_written(tmp_path):
     sample = {"user_input": "a", "reference": "b", "reference_context_ids": [7]}
+    sample["reference_contexts"] = [" "]
     (tmp_path / "s").write_text(json.dumps(sample))
     dataset = Dataset.load(tmp_path / "s", "ragas")
-    assert plain(dataset) == plain(Dataset([Query("q1", "a", ["b"], ["7"])]))
+    assert plain(dataset) == plain(Dataset([Query("q1", "a", ["b", " ", "b"], ["7"])]))
+    assert dataset.queries[0].expected_answers == ["b"]
     sample = {"question": "a", "ground_truth": "b", "answer": "c", "contexts": ["d"]}
     (tmp_path / "s").write_text(json.dumps(sample))
     assert plain(Dataset.load(tmp_path / "s", "ragas")) == plain(Dataset([Query("q1", "a", ["b"])]))

@@ -46,7 +46,7 @@ def test_reads_spans_negatives_and_metadata(dataset):
             [],
             [],
             (Span("a.py", 3, 9), Span("a.py", 3, 10)),
-            ("old",),
+            ["old"],
             {"topic": "keys", "hops": "2", "hard": "true"},
         )
     ]
