@@ -35,6 +35,9 @@ TESTS = {
     "The store's connections are used up": (
         f"{_STORE}::test_connections_that_are_used_up_are_a_store_that_is_away",
     ),
+    "The store's disk is full, or its role may not write": (
+        f"{_STORE}::test_one_that_takes_no_claims_as_its_disk_is_full_is_away",
+    ),
     "A proxy cuts connections to the store": (
         f"{_STORE}::test_a_proxy_that_cuts_fails_nothing_and_one_that_is_down_is_a_store_that_is_away",
     ),

@@ -410,8 +410,8 @@ class PostgresRows:
             return None
         wanted = {each.what.key for each in asked}
         found: dict[bytes, Row | None] = {}
-        if now - self._looked >= FOLLOW_S:
-            self._looked = now
+        looks = now - self._looked >= FOLLOW_S
+        if looks:
             found, ended = self._look(db)
             wanted |= ended
         for each in asked:
@@ -429,6 +429,8 @@ class PostgresRows:
             if row is not None
             for each in self._followed.pop(key, ())
         )
+        if looks:
+            self._looked = now  # only now: a repeated turn looks, and so tries to claim, again
         again = self._looked + FOLLOW_S if self._followed else self._renewed + RENEW_S
         return 0.0 if self._released else max(0.0, again - time.monotonic())
 

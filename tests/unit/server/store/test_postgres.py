@@ -353,6 +353,20 @@ class TestAway:
         assert await is_free(rows, "second")
         await asyncio.to_thread(rows.close)
 
+    async def test_one_that_takes_no_claims_as_its_disk_is_full_is_away(self, database: Postgres):
+        database.start()
+        await asyncio.to_thread(database.wait)
+        rows = opened(database)
+        assert await is_free(rows, "before")
+        full = "CHECK (payload <> '') NOT VALID"
+        database.run(f"ALTER TABLE judged_replies_2 ADD CONSTRAINT full_disk {full}")
+        with pytest.raises(StoreAway):
+            await rows.claim(key("full"), 20)
+        database.run("ALTER TABLE judged_replies_2 DROP CONSTRAINT full_disk")
+        await away(rows, False)
+        assert await is_free(rows, "full")
+        await asyncio.to_thread(rows.close)
+
     async def test_a_proxy_that_cuts_fails_nothing_and_one_that_is_down_is_a_store_that_is_away(
         self, database: Postgres
     ):
