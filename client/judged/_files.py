@@ -475,6 +475,12 @@ class Record:
                 raise self.missing((name,))
         return kind(**made)
 
+    def value(self, name: str, declared: Any) -> Any:  # noqa: ANN401 - of the declared type
+        """Return a field, converted as `read` converts fields of this type; it is required."""
+        if (value := self.get(name)) is None:
+            raise self.missing((name,))
+        return _reader(declared)(self, name, value)
+
     def check_format(self, name: str, version: int, writer: str) -> None:
         """Raise FileError for another format or version; `writer` is what writes this format."""
         problem = f"has no 'format' {name!r}; {writer} writes one"

@@ -73,15 +73,6 @@ def parse_report(content: bytes, name: str) -> Report:
     return Report(name, metrics, read_values(root), root.optional_text("signature"), expected)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rubric:
-    """A rubric's entry in a document of `judged score`."""
-
-    mean: float | None
-    counts: ScoreCounts
-    signature: str | None
-
-
 def _of_scores(root: Record, name: str) -> Report:
     """Return the content of a document of `judged score`."""
     per_item: dict[str, dict[str, float]] = {}
@@ -92,8 +83,10 @@ def _of_scores(root: Record, name: str) -> Report:
             of_item[record.text("rubric")] = score
     rubrics, metrics = root.inner(root.get("rubrics"), "rubrics"), {}
     for rubric, content in rubrics.fields.items():
-        read = rubrics.inner(content, rubric).read(_Rubric)
-        metrics[rubric] = scored_metric(rubric, read.mean, read.counts, read.signature or "")
+        entry = rubrics.inner(content, rubric)
+        mean, signature = entry.optional_number("mean"), entry.optional_text("signature")
+        counts = entry.value("counts", ScoreCounts)
+        metrics[rubric] = scored_metric(rubric, mean, counts, signature or "")
     return Report(name, metrics, per_item, None)
 
 

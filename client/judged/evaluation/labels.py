@@ -50,7 +50,7 @@ class Labels:
         for line in read_records(path, "holds no labels; write a line for each labelled query"):
             query_id = line.identifier("query_id", "id")
             line.refuse_again(line_of, query_id, f"query {query_id!r} was on line {{}} already")
-            by_query[query_id] = line.read(_Decisions).relevant
+            by_query[query_id] = line.value("relevant", Sequence[Sequence[bool]])
             first = bool(inclusion) if len(by_query) > 1 else None
             if (probability := read_inclusion(line, first=first)) is not None:
                 inclusion[query_id] = probability
@@ -90,13 +90,6 @@ def read_inclusion(line: Record, *, first: bool | None) -> float | None:
             "before; give it on every line, or on none"
         )
     return probability
-
-
-@dataclass(frozen=True, slots=True)
-class _Decisions:
-    """The human decisions on each expected answer, for each result."""
-
-    relevant: Sequence[Sequence[bool]]
 
 
 def _misfit(group: QueryGroup | None, labels: Sequence[Sequence[bool]]) -> str:

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 from judged import RatingLevel, RatingTable
@@ -75,13 +74,6 @@ class AgreeCommand(ResultCommand, IntervalOption):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Rated:
-    """The ratings of an item by rater; null is no rating."""
-
-    ratings: Mapping[str, str | int | bool | None]
-
-
 def read_ratings(path: str) -> list[dict[str, str]]:
     """Return the rating of each rater as text, for each item. Raises FileError."""
     items: list[dict[str, str]] = []
@@ -90,8 +82,8 @@ def read_ratings(path: str) -> list[dict[str, str]]:
     for record in input_records(path, empty):
         again = "has the 'item_id' of line {} again; merge their ratings"
         record.refuse_again(line_of, record.identifier("item_id"), again)
-        given = record.read(_Rated).ratings.items()
-        known = {rater: rating for rater, rating in given if rating is not None}
+        given = record.value("ratings", Mapping[str, str | int | bool | None])
+        known = {rater: rating for rater, rating in given.items() if rating is not None}
         items.append({r: x if isinstance(x, str) else json.dumps(x) for r, x in known.items()})
     if not any(items):
         raise FileError(name_of(path), None, empty)
