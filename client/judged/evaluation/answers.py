@@ -534,15 +534,6 @@ def answer_similarity(
         timeout=timeout,
     )
     signature = f"{METRIC}|judge:{verdicts.judge.scoring_key[:8]}|v1"
-    metric = MetricResult(
-        METRIC,
-        mean.mean if mean.n else None,
-        mean.n,
-        None,
-        None,
-        signature,
-        values,
-        interval=mean.interval,
-    )
+    metric = replace(mean, signature=signature, per_query=values)
     missing = len(values) - len(known)
     return AnswerSimilarity(metric, truncated, verdicts.judge, unread, missing)
