@@ -421,14 +421,25 @@ class JudgedChunk(View):
     error: VerdictError | None
 
 
-@dataclass(frozen=True, repr=False)
-class VerdictCounts(View):
-    """How many verdicts have each status, and each of the more important flags."""
+@dataclass(frozen=True)
+class _StatusCounts:
+    """How many verdicts or scores have each status."""
 
     ok: int = 0
     error: int = 0
     abstained: int = 0
     not_assessable: int = 0
+
+    @property
+    def total(self) -> int:
+        """The number of all."""
+        return self.ok + self.error + self.abstained + self.not_assessable
+
+
+@dataclass(frozen=True, repr=False)
+class VerdictCounts(View, _StatusCounts):
+    """How many verdicts have each status, and each of the more important flags."""
+
     relevant: int = 0
     flagged_no_tokens: int = 0
     flagged_truncated: int = 0
@@ -455,11 +466,6 @@ class VerdictCounts(View):
         """Return the counts by name; rare flags only if there are any."""
         counts = ((part.name, getattr(self, part.name)) for part in fields(self))
         return {name: n for name, n in counts if n or name not in _RARE}
-
-    @property
-    def total(self) -> int:
-        """All verdicts."""
-        return self.ok + self.error + self.abstained + self.not_assessable
 
 
 @dataclass(frozen=True)

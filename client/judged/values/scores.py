@@ -10,7 +10,7 @@ from judged._inputs import Given, set_fields
 from judged._views import Listed, View, row_of
 from judged.values.calibrators import Calibrator
 from judged.values.choices import ClaimVerdict, Source, Status
-from judged.values.groups import VerdictError
+from judged.values.groups import VerdictError, _StatusCounts
 from judged.values.judges import JudgeIdentity, Scalar, Usage
 
 
@@ -154,19 +154,10 @@ class AnswerScore(View):
 
 
 @dataclass(frozen=True)
-class ScoreCounts:
+class ScoreCounts(_StatusCounts):
     """The number of scores with each status, and of those that passed."""
 
-    ok: int = 0
-    error: int = 0
-    abstained: int = 0
-    not_assessable: int = 0
     passed: int = 0
-
-    @property
-    def total(self) -> int:
-        """The number of scores."""
-        return self.ok + self.error + self.abstained + self.not_assessable
 
 
 @dataclass(frozen=True)
