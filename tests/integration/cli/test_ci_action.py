@@ -247,7 +247,7 @@ def test_what_was_measured_in_another_way_is_not_compared(repository):
 def test_a_branch_of_other_things_is_left_alone(repository):
     done = run_in(repository.at, "ci", "result.json", "--save", "--branch", "main")
     assert done.returncode == 2
-    assert "--branch main: has what judged ci --save did not write" in done.stderr
+    assert "--branch main: was not written by judged ci --save" in done.stderr
 
 
 def test_gitlabs_job_writes_what_its_artifacts_name(repository):
