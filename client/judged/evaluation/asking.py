@@ -246,7 +246,7 @@ def is_async(system: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(system) or inspect.iscoroutinefunction(call)
 
 
-def signature_of(system: Callable[..., object]) -> str:
+def signature_of(system: object) -> str:
     """Return the identity of a system: its `signature` if it has one, else its name."""
     signature = getattr(system, "signature", None)
     if isinstance(signature, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from judged.evaluation import Retrieved
+from judged.evaluation.asking import signature_of
 
 
 class HaystackRetriever:
@@ -16,8 +17,7 @@ class HaystackRetriever:
 
     def __init__(self, retriever: Any, embedder: Any = None) -> None:  # noqa: ANN401 - components have no common type
         self._retriever, self._embedder = retriever, embedder
-        kind = type(retriever)
-        self.signature = f"{kind.__module__}.{kind.__qualname__}"
+        self.signature = signature_of(retriever)
 
     def retrieve(self, query: str, k: int) -> list[Retrieved]:
         """Return the documents, best first."""

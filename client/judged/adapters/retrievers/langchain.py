@@ -9,6 +9,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStoreRetriever
 
 from judged.evaluation import Retrieved
+from judged.evaluation.asking import signature_of
 
 
 class LangChainRetriever:
@@ -20,8 +21,7 @@ class LangChainRetriever:
 
     def __init__(self, retriever: BaseRetriever) -> None:
         self._retriever = retriever
-        kind = type(retriever)
-        self.signature = f"{kind.__module__}.{kind.__qualname__}"
+        self.signature = signature_of(retriever)
 
     def retrieve(self, query: str, k: int) -> list[Retrieved]:
         """Return the documents, best first."""

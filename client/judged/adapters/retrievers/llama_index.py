@@ -6,6 +6,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.retrievers import VectorIndexRetriever
 
 from judged.evaluation import Retrieved
+from judged.evaluation.asking import signature_of
 
 
 class LlamaIndexRetriever:
@@ -17,8 +18,7 @@ class LlamaIndexRetriever:
 
     def __init__(self, retriever: BaseRetriever) -> None:
         self._retriever = retriever
-        kind = type(retriever)
-        self.signature = f"{kind.__module__}.{kind.__qualname__}"
+        self.signature = signature_of(retriever)
 
     def retrieve(self, query: str, k: int) -> list[Retrieved]:
         """Return the nodes, best first."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from judged.evaluation import Results, Retrieved
+from judged.evaluation.asking import signature_of
 
 
 def read_run(run: pd.DataFrame, texts: Mapping[str, str] | None = None) -> Results:
@@ -50,8 +51,7 @@ class PyTerrierRetriever:
         texts: Mapping[str, str] | None = None,
     ) -> None:
         self._transformer, self._texts = transformer, texts
-        kind = type(transformer)
-        self.signature = f"{kind.__module__}.{kind.__qualname__}"
+        self.signature = signature_of(transformer)
 
     def batch_retrieve(self, queries: Sequence[str], k: int) -> list[list[Retrieved]]:
         """Return the documents of each query, best first."""
