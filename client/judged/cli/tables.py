@@ -26,7 +26,6 @@ from judged.values import (
     MetricResult,
     Usage,
     VerdictCounts,
-    VerdictError,
 )
 from judged.values.choices import ends_of, shared_warnings
 
@@ -168,11 +167,6 @@ def usage_document(usage: Usage | None) -> dict[str, Any]:
     if usage.cascade is not None:
         document["cascade"]["shift"] = plain(usage.cascade.shift)
     return {"usage": document}
-
-
-def why_missing(error: VerdictError | None) -> dict[str, str] | None:
-    """Return why a verdict or score is missing, for a JSON document."""
-    return None if error is None else {"reason": error.reason, "message": error.message}
 
 
 _AMOUNTS = "contexts distinct_texts cache_hits calls input_tokens output_tokens"

@@ -114,13 +114,11 @@ def read_metrics(
 
 def read_values(root: Record) -> dict[str, dict[str, float]]:
     """Return the values of each query by metric, without missing ones."""
-    per_query = part_of(root, "per_query")
-    found = {}
-    for query_id in per_query.fields:
-        of_query = part_of(per_query, query_id)
-        numbers = {name: of_query.optional_number(name) for name in of_query.fields}
-        found[query_id] = {name: n for name, n in numbers.items() if n is not None}
-    return found
+    per_query = root.value("per_query", Mapping[str, Mapping[str, float | None]])
+    return {
+        query_id: {name: value for name, value in of_query.items() if value is not None}
+        for query_id, of_query in per_query.items()
+    }
 
 
 def part_of(record: Record, name: str) -> Record:

@@ -113,23 +113,13 @@ class CiCommand(ComparingCommand):
         if self.baseline is not None:
             content = read_bytes(self.baseline)
             made = datetime.fromtimestamp(Path(self.baseline).stat().st_mtime, UTC)
-        elif (kept := read_baseline(self.remote, self.branch)) is None:
+        elif (kept := _tip(self.remote, self.branch)) is None:
             return None, None
         else:
-            content, commit, made = kept
+            tip, made, commit = kept
+            content = _git("show", f"{tip}:{_FILE}")
         days = (datetime.now(UTC) - made).total_seconds() / 86400
         return content, BaselineAge(commit, days, self.baseline)
-
-
-def read_baseline(remote: str, branch: str) -> tuple[bytes, str, datetime] | None:
-    """Return the baseline on the remote's branch, the commit it is of, and its time.
-
-    None if there is no baseline yet. Raises Problem.
-    """
-    if (found := _tip(remote, branch)) is None:
-        return None
-    tip, made, of = found
-    return _git("show", f"{tip}:{_FILE}"), of, datetime.fromisoformat(made)
 
 
 def save_baseline(document: bytes, remote: str, branch: str) -> str:
@@ -163,7 +153,7 @@ def save_baseline(document: bytes, remote: str, branch: str) -> str:
     return of
 
 
-def _tip(remote: str, branch: str) -> tuple[str, str, str] | None:
+def _tip(remote: str, branch: str) -> tuple[str, datetime, str] | None:
     """Return the last commit of the remote's branch, its time, and the commit it is a baseline of.
 
     None if there is no branch. Raises Problem for a branch of something else.
@@ -174,7 +164,7 @@ def _tip(remote: str, branch: str) -> tuple[str, str, str] | None:
     match = _OF.fullmatch(_git_text("show", "--no-patch", "--format=%cI %B", "FETCH_HEAD"))
     if match is None:
         raise Problem(f"--branch {branch}: was not written by judged ci --save; name another")
-    return _git_text("rev-parse", "FETCH_HEAD"), match[1], match[2]
+    return _git_text("rev-parse", "FETCH_HEAD"), datetime.fromisoformat(match[1]), match[2]
 
 
 def _git_text(*arguments: str, given: bytes = b"") -> str:

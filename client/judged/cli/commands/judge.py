@@ -11,7 +11,7 @@ from typing import Any
 from judged import Evaluation, JudgedError, MetricOptions, Verdict, Verdicts
 from judged._files import json_line
 from judged._inputs import as_id
-from judged._views import plain, plural
+from judged._views import plain, plural, row_of
 from judged.cli.frame import Document, arg, flag, many, opt
 from judged.cli.gates import (
     Gates,
@@ -48,7 +48,6 @@ from judged.cli.tables import (
     usage_document,
     usage_lines,
     vote_warnings,
-    why_missing,
 )
 from judged.evaluation import Evaluator, FileError
 from judged.evaluation.asking import judging_models, warn_circular
@@ -134,7 +133,7 @@ def judged_line(line: Line, verdict: Verdict, judge: JudgeIdentity) -> dict[str,
         "status": verdict.status.name,
         "source": verdict.source.name,
         "flags": plain(verdict.flags) or None,
-        "error": why_missing(verdict.error),
+        "error": verdict.error and row_of(verdict.error, "reason message"),
         "agreement": vote_agreement(verdict, judge),
         "detail": plain(verdict.detail),
     }

@@ -50,7 +50,7 @@ from judged.cli.output import (
     explained,
     say,
 )
-from judged.cli.tables import describe_usage, report_estimate, split_warnings, why_missing
+from judged.cli.tables import describe_usage, report_estimate, split_warnings
 from judged.evaluation import compare_answers
 from judged.evaluation.answers import RUBRIC, AnswerPairs
 from judged.evaluation.asking import judging_models, warn_circular
@@ -329,7 +329,7 @@ def score_line(score: AnswerScore, *, details: bool) -> dict[str, Any]:
         "dimensions": {d.name: d.score for d in score.dimensions},
         "claims": dict(Counter(claim.verdict.name for claim in score.claims)),
         "reported_overall": score.reported_overall,
-        "error": why_missing(score.error),
+        "error": score.error and row_of(score.error, "reason message"),
         "warnings": fields["warnings"],
     }
     line = {name: fields[name] for name in _LINE}
