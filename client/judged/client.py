@@ -87,7 +87,7 @@ from judged.values import (
     TrecRankings,
     Verdicts,
 )
-from judged.values.agreement import topic_warnings
+from judged.values.agreement import ranking_warnings
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """The prefix of paths in EstimateBatch messages; errors name the path without it."""
@@ -262,7 +262,7 @@ class Client(BaseClient[Connection, grpc.Channel]):
         reply = self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
         table = read_fields(MetricTable, reply.table)
         if isinstance(relevance, TrecRankings):
-            told = topic_warnings(relevance, complete=options.complete)
+            told = ranking_warnings(relevance, complete=options.complete)
             table = replace(table, warnings=[*told, *table.warnings])
         return table
 

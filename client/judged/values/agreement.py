@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from judged._inputs import Given, as_column, need_by_ids, refuse_set, set_fields, set_grades
-from judged._views import View, plural, row_of
+from judged._views import View, of_all, plural, row_of
 from judged.errors import InvalidArgument, WrongType
 from judged.values.choices import Estimate, HumanLabels, ends_of, estimate_names
 from judged.values.groups import EmbeddedRankings
@@ -220,8 +221,18 @@ class TrecRankings(View):
         set_fields(self, qrels=qrels, run=kept_run(self.run, "run"))
 
 
-def topic_warnings(rankings: TrecRankings, *, complete: bool) -> Iterator[str]:
-    """Yield warnings about the topics that qrels and run do not share."""
+_TIED = (
+    "all scores tie, so that the ids of the documents rank them, as in trec_eval; write scores "
+    "that fall with rank"
+)
+_ROUNDED = (
+    "scores differ, but not in single precision, in which trec_eval compares them, so that the ids "
+    "of the documents rank those; write smaller scores"
+)
+
+
+def ranking_warnings(rankings: TrecRankings, *, complete: bool) -> Iterator[str]:
+    """Yield warnings about topics that only qrels or run have, and scores that hardly rank."""
     judged, run = rankings.qrels, rankings.run
     missing = [] if complete else [topic for topic in judged if topic not in run]
     for topics, of, lacks, step in (
@@ -231,6 +242,47 @@ def topic_warnings(rankings: TrecRankings, *, complete: bool) -> Iterator[str]:
         if topics:
             some = f"{plural(len(topics), 'topic')} of the {of} left out: not in the {lacks}"
             yield f"{some}, for example {topics[0]!r}{step}"
+    # Comparing all scores would take as long as the metrics: most runs differ enough at their ends.
+    near = {topic: ranked for topic, ranked in run.items() if _is_near(_scores_of(ranked))}
+    yield from score_warnings(near, len(run))
+
+
+def _scores_of(ranked: RetrievedDocuments) -> Any:  # noqa: ANN401 - reversible and sized
+    given: Any = ranked.values() if isinstance(ranked, Mapping) else getattr(ranked, "scores", ())
+    if type(ranked) is dict or type(given) in (list, tuple):
+        return given
+    return given.tolist() if hasattr(given, "tolist") else list(given)
+
+
+def _is_near(scores: Any) -> bool:  # noqa: ANN401 - see above
+    """Return whether evenly spaced scores, with these at their ends, could collide."""
+    first, last = float(next(iter(scores), 0.0)), float(next(reversed(scores), 0.0))
+    return abs(first - last) <= 1e-6 * len(scores) * max(abs(first), abs(last))
+
+
+def score_warnings(run: Mapping[str, RetrievedDocuments], total: int) -> Iterator[str]:
+    """Yield warnings about topics, of `total`, whose scores hardly rank their documents.
+
+    Of a thousand scores with all digits of a double, one or two collide in single precision by
+    chance; a tenth or more of the distinct ones is told.
+    """
+    tied, rounded = list[str](), list[str]()
+    for topic, scores in ((topic, _scores_of(ranked)) for topic, ranked in run.items()):
+        different = set(scores)
+        lost = len(different) - len(set(array("f", different)))
+        if len(different) == 1 < len(scores):
+            tied.append(topic)
+        elif lost * 10 >= max(len(different) - 1, 1):
+            rounded.append(topic)
+    for topics, problem in ((tied, _TIED), (rounded, _ROUNDED)):
+        if topics:
+            yield told_of_topics(topics, total, problem)
+
+
+def told_of_topics(topics: Sequence[str], total: int, problem: str) -> str:
+    """Return the warning about a problem of some topics."""
+    of = of_all(len(topics), total, "topic", "topics")
+    return f"in {of} {problem}; for example in topic {topics[0]!r}"
 
 
 def kept_run(run: Mapping[str, RetrievedDocuments], field: str) -> Mapping[str, RetrievedDocuments]:

@@ -117,8 +117,8 @@ def measure_run(
     table = client.compute_metrics(metrics, rankings, options)
     # A mapping holds each document once, so the server never saw the repeated lines.
     counts = replace(table.counts, duplicates=table.counts.duplicates + retrieved.duplicates)
-    warnings = [*retrieved.warnings, *table.warnings, *count_warnings(counts)]
-    return replace(table, counts=counts), warnings
+    warnings = dict.fromkeys([*retrieved.warnings, *table.warnings, *count_warnings(counts)])
+    return replace(table, counts=counts), [*warnings]
 
 
 class TextsCommand(ResultCommand, MetricsOptions, IntervalOption, GateOptions):

@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from judged._files import FileError, FileWarning, decode, read_lines
 from judged._inputs import LARGEST_GRADE, read_number
-from judged._views import View, of_all
+from judged._views import View
+from judged.values.agreement import score_warnings, told_of_topics
 
 LARGEST_SCORE = 3.4028234663852886e38
 """The largest score in single precision, in which trec_eval keeps scores."""
 _AGAINST = (
     "the scores rank otherwise than the rank column (scores that rise with rank, as distances do); "
     "the scores rank, as in trec_eval: negate them if a small one is good"
-)
-_TIED = (
-    "all scores tie, so that the ids of the documents rank them, as in trec_eval; write scores "
-    "that fall with rank"
-)
-_ROUNDED = (
-    "scores differ in the file and not in single precision, in which trec_eval compares them, so "
-    "that the ids of the documents rank those; write smaller scores"
 )
 
 
@@ -151,22 +144,9 @@ class TrecRun(View):
             else:
                 of_topic[document] = score
                 ranks.setdefault(topic, []).append(read_number(rank))
-        topics = [(topic, list(of.values()), ranks[topic]) for topic, of in scores.items()]
-        return cls(scores, duplicates, tuple(_score_warnings(topics)))
-
-
-def _score_warnings(
-    topics: Collection[tuple[str, Sequence[float], Sequence[float | None]]],
-) -> Iterator[str]:
-    """Yield warnings about topics whose scores contradict the ranks, or hardly rank at all."""
-    against = [topic for topic, scores, ranks in topics if _rise(scores, ranks)]
-    tied = [topic for topic, scores, _ in topics if len(scores) > 1 and len(set(scores)) == 1]
-    rounded = [topic for topic, scores, _ in topics if _lose_their_order(scores)]
-    for found, problem in ((against, _AGAINST), (tied, _TIED), (rounded, _ROUNDED)):
-        if found:
-            n = len(found)
-            of = of_all(n, len(topics), "topic", "topics")
-            yield f"in {of} {problem}; for example in topic {found[0]!r}"
+        against = [topic for topic, of in scores.items() if _rise([*of.values()], ranks[topic])]
+        told = [told_of_topics(against, len(scores), _AGAINST)] if against else []
+        return cls(scores, duplicates, (*told, *score_warnings(scores, len(scores))))
 
 
 def _rise(scores: Sequence[float], ranks: Sequence[float | None]) -> bool:
@@ -176,16 +156,6 @@ def _rise(scores: Sequence[float], ranks: Sequence[float | None]) -> bool:
         return False
     by_rank = sorted(zip(known, scores, strict=True), key=lambda pair: pair[0])
     return any(a[0] < b[0] and single(a[1]) < single(b[1]) for a, b in pairwise(by_rank))
-
-
-def _lose_their_order(scores: Sequence[float]) -> bool:
-    """Return whether a tenth or more of the distinct scores collide in single precision.
-
-    Of a thousand scores with all digits of a double, one or two do by chance.
-    """
-    different = set(scores)
-    lost = len(different) - len(set(map(single, different)))
-    return lost * 10 >= max(len(different) - 1, 1) and lost > 0
 
 
 def single(score: float) -> float:

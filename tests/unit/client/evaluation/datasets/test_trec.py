@@ -1,9 +1,14 @@
 """TREC judgements and runs."""
 
+from array import array
+from decimal import Decimal
+
 import pytest
+from judged import ScoredDocuments, TrecRankings
 from judged.evaluation import Dataset, FileError, Query, Results, TrecQrels, TrecRun
 from judged.evaluation.datasets.query import join_warnings
 from judged.evaluation.evaluator import _given
+from judged.values.agreement import ranking_warnings
 
 
 def write(tmp_path, text):
@@ -96,7 +101,17 @@ class TestWarningsOfARun:
     def test_scores_that_single_precision_does_not_tell_apart(self, tmp_path, scores):
         text = run_of(list(enumerate(scores, 1)))
         (said,) = TrecRun.from_file(write(tmp_path, text)).warnings
-        assert said.startswith("in 1 of 1 topic scores differ in the file and not in single")
+        assert said.startswith("in 1 of 1 topic scores differ, but not in single")
+
+    def test_a_run_in_memory_has_them_too(self):
+        columns = ([2e9, 2e9 - 1], array("d", [1, 1]), iter([1, 1]))
+        documents = (ScoredDocuments(["a", "b"], column) for column in columns)
+        all_runs = [*documents, {"a": Decimal(1), "b": Decimal(1)}, ["a", "b"], {}]
+        run = {str(n): ranked for n, ranked in enumerate(all_runs)}
+        rankings = TrecRankings({n: {"a": 1} for n in run}, run)
+        rounded, tied = sorted(ranking_warnings(rankings, complete=False))
+        assert "in 1 of 6 topics scores differ" in rounded
+        assert "in 3 of 6 topics all scores tie" in tied
 
     @pytest.mark.parametrize(
         "topics",
