@@ -12,7 +12,6 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
 from typing import Any
@@ -162,17 +161,11 @@ LONGEST_QUERY = 300
 MOST_RESULTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """The data of a page as base64 of zlib, and how many of its queries have texts."""
+def pack(report: Report) -> dict[str, object]:
+    """Return the queries of a report, worst first, with their texts until MOST_TEXT is reached.
 
-    data: str
-    with_texts: int
-    queries: int
-
-
-def pack(report: Report) -> Packed:
-    """Return the queries of a report, worst first, with their texts until MOST_TEXT is reached."""
+    They are base64 of zlib, with how many queries there are, and how many of them have texts.
+    """
     ordered = worst_first(report.run, report.baseline)
     metrics = [metric.name for metric in report.run.metrics]
     runs = [run for run in (report.baseline, report.run) if run is not None]
@@ -196,7 +189,8 @@ def pack(report: Report) -> Packed:
         "details": details,
     }
     packed = zlib.compress(json.dumps(content, ensure_ascii=False).encode())
-    return Packed(base64.b64encode(packed).decode(), len(details), len(ordered))
+    data = base64.b64encode(packed).decode()
+    return {"data": data, "with_texts": len(details), "queries": len(ordered)}
 
 
 def _values(
