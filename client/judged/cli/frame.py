@@ -64,15 +64,9 @@ def arg(metavar: str, text: str, *, reads: bool = True) -> Any:  # noqa: ANN401 
 
 
 @dataclass_transform(kw_only_default=True)
-class Dataclass:
-    """Makes each subclass a dataclass."""
-
-    def __init_subclass__(cls) -> None:
-        dataclass(kw_only=True)(cls)
-
-
-class Command(Dataclass):
-    """One run of a command.
+@dataclass(kw_only=True)
+class Command:
+    """One run of a command; each subclass is a dataclass.
 
     `typed` has the names of the options on the command line.
     """
@@ -83,6 +77,9 @@ class Command(Dataclass):
         writes=True,
     )
     typed: set[str] = field(default_factory=set, init=False)
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True)(cls)
 
     def settle(self) -> None:
         """Refuse options that exclude each other. Raises Problem."""
