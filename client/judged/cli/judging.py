@@ -18,7 +18,6 @@ from judged import (
     Calibrator,
     Judge,
     PanelMember,
-    QueryGroup,
     ScoredAnswers,
     Verdicts,
 )
@@ -313,12 +312,6 @@ def kept_trace(options: TraceOptions) -> TraceFile | None:
     if options.trace is None or options.replays:
         return None
     return TraceFile(options.trace)
-
-
-def keep(kept: TraceFile | None, groups: Sequence[QueryGroup], verdicts: Verdicts) -> None:
-    """Add verdicts to the trace, if there is one."""
-    if kept is not None:
-        kept.keep_verdicts(groups, verdicts)
 
 
 def read_trace(options: TraceOptions) -> Trace:

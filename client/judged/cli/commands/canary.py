@@ -65,8 +65,7 @@ class RecordCommand(CascadeOptions, MaxCost):
             canary = record_canary(client, list(map(_item, lines)), spec, **how)
         canary.write(self.output)
         n, noisy = len(canary.items), sum(item.flips > 0 for item in canary.items)
-        flips, asks = canary.flips, canary.asks
-        share = flips / asks if asks else 0.0
+        flips, asks, share = canary.flips, canary.asks, canary.evidence().share
         say(f"{canary.signature}{_answered_by(canary.models)}")
         out.show(
             f"{n} items recorded in {self.output}; a verdict differs from the recorded one in "
@@ -137,7 +136,7 @@ class CheckCommand(JudgingCommand, MaxCost):
         out.worse = history.highest >= level
         out.warn(*_other_judge(canary, found))
         asks, flips = sum(found.asked.values()), sum(found.flips.values())
-        rounds, usual = len(found.rounds), canary.flips / canary.asks if canary.asks else 0.0
+        rounds, usual = len(found.rounds), canary.evidence().share
         if missing := rounds * len(canary.items) - asks:
             out.warn(f"{missing} of {missing + asks} asks have no verdict, and are left out")
         say(f"{found.signature}{_answered_by(found.models)}")

@@ -32,7 +32,6 @@ from judged.cli.judging import (
     AskingOptions,
     CascadeOptions,
     NamedTrace,
-    keep,
     kept_trace,
     refuse_uncached,
     replayed,
@@ -110,7 +109,8 @@ class JudgeCommand(CascadeOptions, AskingOptions, NamedTrace):
                     return report_estimate(out, client.estimate(groups, spec, asking=asking))
                 details = self.details or kept is not None
                 found = client.judge(groups, spec, include_details=details, asking=asking, **how)
-                keep(kept, groups, found)
+                if kept is not None:
+                    kept.keep_verdicts(groups, found)
             refuse_uncached(found)
         verdicts = of_lines(lines, found if self.details else replace(found, details={}))
         as_lines = _qrels(out, self.output, lines, verdicts) if as_qrels else None
@@ -270,7 +270,7 @@ class EvaluateCommand(
                 if self.estimate:
                     would = Evaluator(client).estimate(groups, self.metric, spec, asking)
                     return report_estimate(out, would)
-                record = None if kept is None else partial(keep, kept)
+                record = None if kept is None else kept.keep_verdicts
                 with _unmeasured_written(out):
                     found = measure(spec, asked, asking=asking, record=record, **how)
             refuse_uncached(found.verdicts)
