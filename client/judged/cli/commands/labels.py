@@ -84,6 +84,9 @@ def read_ratings(path: str) -> list[dict[str, str]]:
         record.refuse_again(line_of, record.identifier("item_id"), again)
         given = record.value("ratings", Mapping[str, str | int | bool | None])
         known = {rater: rating for rater, rating in given.items() if rating is not None}
+        for rater, rating in known.items():
+            if not str(rating).strip():
+                raise record.error(f"has a blank rating of {rater!r}; write null if there is none")
         items.append({r: x if isinstance(x, str) else json.dumps(x) for r, x in known.items()})
     if not any(items):
         raise FileError(name_of(path), None, empty)

@@ -31,6 +31,7 @@ def test_raters_and_categories_come_from_all_lines(tmp_path):
         ('{"item_id": "2"}', "has no 'ratings'"),
         ('{"item_id": "2", "ratings": ["x"]}', "ratings must be an object"),
         ('{"item_id": "2", "ratings": {"a": 0.5}}', "ratings has 'a' that is not text"),
+        ('{"item_id": "2", "ratings": {"a": " "}}', "has a blank rating of 'a'"),
         ('{"item_id": "1", "ratings": {"a": "x"}}', "of line 1 again"),
     ],
 )
