@@ -11,7 +11,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -594,8 +594,8 @@ _DEVICES = (("/", "dev"), ("/", "proc"))
 def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
     """Yield a path to write to, which then replaces a file atomically. Raises OSError.
 
-    An existing file keeps its permissions; a new one gets `mode`, less the umask. After an error,
-    the file is unchanged. Pipes and devices are written to directly.
+    An existing file keeps its permissions, and its owner if root writes; a new one gets `mode`,
+    less the umask. After an error the file is unchanged. Pipes and devices are written to directly.
     """
     given, target = Path(path), Path(os.path.realpath(path))
     there = given.exists()
@@ -608,7 +608,10 @@ def replacing(path: Path | str, mode: int = 0o666) -> Iterator[Path]:
     try:
         beside.touch(mode, exist_ok=False)
         if there:
-            beside.chmod(target.stat().st_mode & 0o777)
+            was = target.stat()
+            with suppress(AttributeError, OSError):  # on Windows; and only root may give files away
+                os.chown(beside, was.st_uid, was.st_gid)
+            beside.chmod(was.st_mode & 0o777)
         yield beside
         with beside.open("rb") as written:
             os.fsync(written.fileno())

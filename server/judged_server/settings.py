@@ -184,8 +184,8 @@ class Settings(Limits):
     @classmethod
     def _values_are_written_as_such(cls, value: object, info: ValidationInfo) -> object:
         """Raise ValueError for no value, and for spellings that only Python reads as a number."""
-        if value == "":  # as a path it would be the working directory
-            raise ValueError("is empty; give it a value, or leave it out")
+        if isinstance(value, str) and (not value or "\0" in value):  # "" would be a path, too: "."
+            raise ValueError("is empty, or has a zero byte; give it a value, or leave it out")
         if cls.model_fields[info.field_name or ""].annotation not in {int, float}:
             return value
         if isinstance(value, bool):

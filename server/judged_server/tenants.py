@@ -115,7 +115,9 @@ def hash_of(token: str) -> str:
 
 
 def tokens_beside(tenants: Path) -> Path:
-    """Return the path of the tokens file that belongs to a tenants file."""
+    """Return the path of the tokens file of a tenants file. Raises SettingsError for a folder."""
+    if os.path.isdir(tenants):  # noqa: PTH112 - Path.is_dir raises for what may not be read
+        raise SettingsError(f"tenants {tenants} is a folder; name the file in it")
     return tenants.with_name(f"{tenants.stem}.tokens.json")
 
 

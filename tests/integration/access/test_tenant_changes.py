@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -101,12 +102,16 @@ class TestChanges:
         path.rename(kept)
         path.symlink_to(kept)
         kept.chmod(0o640)
+        if os.geteuid() == 0:
+            os.chown(kept, 1, 1)  # the server's user, who could not read a file of root's
+        owner = kept.stat().st_uid
         before, text = kept.stat().st_ino, '[tenants.a]\njudges = ["exact"]  # \u00fc, no line end'
         kept.write_text(text)
         done = tenants(path, "add", "c")
         assert done.returncode == 0, done.stderr
         assert kept.read_text() == f"{text}\n\n[tenants.c]\n"
         assert path.is_symlink()
+        assert kept.stat().st_uid == owner
         assert kept.stat().st_ino != before, "written beside, and put in its place"
         assert kept.stat().st_mode & 0o777 == 0o640
         for raw, said in (
