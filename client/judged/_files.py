@@ -40,6 +40,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JOINED = "begins with a byte order mark: two files were joined here; take the mark out"
 _OTHER_NAMES = ("question", "user_input", "prompt", "input", "query_text", "query")
 """Names of the query's field in other tools."""
+_IN_CALLS = {
+    "expected": "expected_answers",
+    "negatives": "negative_answers",
+    "grades": "doc_grades",
+    "spans": "expected_spans",
+}
+"""Names of fields in calls, with those in files."""
 SYSTEM_MODEL = "system_model"
 """The field of a line with the name of the language model that made its texts."""
 _NO_LETTERS = re.compile(r"[\W_]+")
@@ -81,6 +88,7 @@ class KnownFields:
                 continue
             self._seen.add(name)
             plain = _NO_LETTERS.sub("_", name).casefold()
+            plain = _IN_CALLS.get(plain, plain)
             if near := get_close_matches(plain, self.names, n=1, cutoff=_NEARLY):
                 near_miss = f"has {name!r}, which is no known field; did you mean {near[0]!r}?"
                 warnings.warn(FileWarning(str(record.error(near_miss))), stacklevel=3)

@@ -244,7 +244,7 @@ def read_run(document: object, name: str = "") -> Run:
         queries=queries,
         slices=table.slices,
         counts=counts,
-        signature=signature or "none: matched by document id, or measured by qrels",
+        signature=signature or "none: no judge was asked",
         warnings=[str(warning) for warning in root.items("warnings")],
     )
 

@@ -19,19 +19,13 @@ def write(path: Path, *lines: Any) -> None:
 @pytest.mark.parametrize("strict", [False, True])
 def test_evaluate_tells_a_misspelt_answer(tmp_path: Path, judged: Commands, strict: bool):
     _, second = DATASET["queries"]
-    misspelt = {"query_id": "q1", "query_text": "what", "expected_answer": "rag"}
+    misspelt = {"query_id": "q1", "query_text": "what", "expected_answer": "rag", "grades": {}}
     write(tmp_path / "d.json", {**DATASET, "queries": [misspelt, second]})
     write(tmp_path / "r.jsonl", *RESULTS)
-    done = judged(
-        "evaluate",
-        "d.json",
-        "--results",
-        "r.jsonl",
-        "--metric",
-        "mrr",
-        *(["--strict"] if strict else []),
-    )
+    flags = ["--metric", "mrr", *(["--strict"] if strict else [])]
+    done = judged("evaluate", "d.json", "--results", "r.jsonl", *flags)
     assert "did you mean 'expected_answers'?" in done.stderr
+    assert "has 'grades', which is no known field; did you mean 'doc_grades'?" in done.stderr
     assert done.returncode == int(strict)
 
 
