@@ -281,10 +281,15 @@ class FileDirectory(WatchedFiles[_Snapshot]):
         files = path, tokens_beside(path)
 
         def read(before: _Snapshot | None) -> _Snapshot:
-            found = _read(*files, check)
-            if before is not None and before.tenants.by_name and not found.tenants.by_name:
+            tokens = read_tokens(files[1])
+            if before is not None:  # a revoked token must end while the other file is bad, too
+                self.now = _snapshot(before.tenants, tokens)
+            tenants = read_tenants(path, tokens.secret)
+            for tenant in tenants.by_name.values():
+                check(tenant)
+            if before is not None and before.tenants.by_name and not tenants.by_name:
                 raise SettingsError(f"tenants {path}: has no tenant any more")
-            return found
+            return _snapshot(tenants, tokens)
 
         super().__init__("tenants", files, read)
 
@@ -313,12 +318,8 @@ class FileDirectory(WatchedFiles[_Snapshot]):
         return identity if stored.ends is None or stored.live(datetime.now(UTC)) else None
 
 
-def _read(path: Path, tokens_path: Path, check: Callable[[Tenant], object]) -> _Snapshot:
-    tokens = read_tokens(tokens_path)
-    tenants = read_tenants(path, tokens.secret)
+def _snapshot(tenants: Tenants, tokens: TokenFile) -> _Snapshot:
     named = tenants.by_name
-    for tenant in named.values():
-        check(tenant)
     return _Snapshot(
         tenants,
         {

@@ -67,6 +67,17 @@ def test_revoked_credentials_end_to_count(path: Path):
     assert [directory.counts(each) for each in shown if each] == [False, False]
 
 
+def test_a_token_is_revoked_also_while_the_file_of_tenants_is_bad(path: Path):
+    token = new_token(path, "a")
+    directory = FileDirectory(path)
+    path.write_text("[tenants.a")
+    with changing(tokens_beside(path)) as held:
+        held[0] = held[0].without("a")
+    assert not looked_twice(directory)
+    assert directory.by_token(token) is None
+    assert named(directory.by_uri("x:a")) == "a"
+
+
 @pytest.mark.parametrize(
     "half",
     [
