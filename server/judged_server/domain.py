@@ -474,7 +474,12 @@ _INVISIBLE = (
 )
 _IS_INVISIBLE = re.compile(f"[{_INVISIBLE}]")
 _ODD = re.compile(f"[{_HYPHENS}{_INVISIBLE}]")
-_IN_UNSPACED = re.compile(f"[{UNSPACED}]")
+# By block: Tibetan, Tai Le and New Tai Lue, Tai Tham, Balinese, Bopomofo, Yi, Javanese, Tai Viet.
+_OTHERWISE_SPACED = (
+    "\u0f00-\u0fff\u1950-\u19df\u1a20-\u1aaf\u1b00-\u1b7f\u3100-\u312f\ua000-\ua4cf"
+    "\ua980-\ua9df\uaa80-\uaadf"
+)
+_IN_UNSPACED = re.compile(f"[{UNSPACED}{_OTHERWISE_SPACED}]")
 _INSIDE_UNSPACED = re.compile(f"(?<=[{UNSPACED}])\u200b+(?=[{UNSPACED}])")
 _BETWEEN_WORDS = re.compile(r"(?<=\w)\u200b+(?=\w)")
 _ASCII = bytes(range(128))
@@ -538,7 +543,10 @@ def unread_share_of_plain(text: str) -> float:
 
 
 def unspaced_share(text: str) -> float:
-    """Return the share of letters that belong to scripts without spaces between words."""
+    """Return the share of letters that belong to scripts without spaces between words.
+
+    These include scripts with other marks between them, such as Tibetan.
+    """
     if text.isascii():
         return 0.0
     text = plain_form(text)
