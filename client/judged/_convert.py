@@ -31,6 +31,7 @@ from judged.values.agreement import (
     RetrievedDocuments,
     ScoredDocuments,
     TrecRankings,
+    ranking_warnings,
 )
 from judged.values.calibration import (
     CalibrateOptions,
@@ -545,10 +546,31 @@ def _write_run(
     return write_fields(statistics_pb.ComparedRun, name=name, **{kind: write_relevance(relevance)})
 
 
-def read_compare(message: statistics_pb.CompareRunsResponse, names: Sequence[str]) -> ComparedRuns:
-    """Return the reply to a comparison of runs with these names."""
-    tables = [read_fields(MetricTable, table) for table in message.tables]
-    return read_fields(ComparedRuns, message, tables=dict(zip(names, tables, strict=True)))
+def read_table(
+    message: metrics_pb2.MetricTable, relevance: object, options: MetricOptions
+) -> MetricTable:
+    """Return the table of rankings; that of a TREC run also has the warnings about the run."""
+    table = read_fields(MetricTable, message)
+    if not isinstance(relevance, TrecRankings):
+        return table
+    told = ranking_warnings(relevance, complete=options.complete)
+    return replace(table, warnings=[*told, *table.warnings])
+
+
+def read_compare(
+    message: statistics_pb.CompareRunsResponse,
+    runs: Mapping[str, RunRelevance],
+    qrels: Mapping[str, Mapping[str, int]] | None,
+    options: MetricOptions,
+) -> ComparedRuns:
+    """Return the reply to a comparison of runs."""
+    tables = {}
+    for (name, run), table in zip(runs.items(), message.tables, strict=True):
+        ranked: object = run
+        if isinstance(run, DocumentRankings):
+            ranked = TrecRankings(qrels or {}, run.topics)
+        tables[name] = read_table(table, ranked, options)
+    return read_fields(ComparedRuns, message, tables=tables)
 
 
 def write_comparisons(

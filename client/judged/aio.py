@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from judged._convert import (
     read_calibration,
     read_compare,
     read_frontier,
+    read_table,
     write_calibrate,
     write_calibrate_cascade,
     write_compare,
@@ -83,10 +83,8 @@ from judged.values import (
     TenantUsage,
     TextItem,
     TextMetricTable,
-    TrecRankings,
     Verdicts,
 )
-from judged.values.agreement import ranking_warnings
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """The prefix of paths in EstimateBatch messages; errors name the path without it."""
@@ -259,11 +257,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
             relevance,
         )
         reply = await self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
-        table = read_fields(MetricTable, reply.table)
-        if isinstance(relevance, TrecRankings):
-            told = ranking_warnings(relevance, complete=options.complete)
-            table = replace(table, warnings=[*told, *table.warnings])
-        return table
+        return read_table(reply.table, relevance, options)
 
     async def compare_runs(
         self,
@@ -283,7 +277,7 @@ class AsyncClient(BaseClient[AsyncConnection, grpc.aio.Channel]):
         """
         request = write_compare(metrics, runs, qrels, options, comparison)
         reply = await self._call("CompareRuns", request, timeout)
-        return read_compare(reply, list(runs))
+        return read_compare(reply, runs, qrels, options)
 
     async def compute_text_metrics(
         self,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -30,6 +29,7 @@ from judged._convert import (
     read_calibration,
     read_compare,
     read_frontier,
+    read_table,
     write_calibrate,
     write_calibrate_cascade,
     write_compare,
@@ -84,10 +84,8 @@ from judged.values import (
     TenantUsage,
     TextItem,
     TextMetricTable,
-    TrecRankings,
     Verdicts,
 )
-from judged.values.agreement import ranking_warnings
 
 _OF_WORK = re.compile(r"^(judge|score)\.")
 """The prefix of paths in EstimateBatch messages; errors name the path without it."""
@@ -260,11 +258,7 @@ class Client(BaseClient[Connection, grpc.Channel]):
             relevance,
         )
         reply = self._in_parts("ComputeMetrics", "StreamMetrics", stream, timeout)
-        table = read_fields(MetricTable, reply.table)
-        if isinstance(relevance, TrecRankings):
-            told = ranking_warnings(relevance, complete=options.complete)
-            table = replace(table, warnings=[*told, *table.warnings])
-        return table
+        return read_table(reply.table, relevance, options)
 
     def compare_runs(
         self,
@@ -284,7 +278,7 @@ class Client(BaseClient[Connection, grpc.Channel]):
         """
         request = write_compare(metrics, runs, qrels, options, comparison)
         reply = self._call("CompareRuns", request, timeout)
-        return read_compare(reply, list(runs))
+        return read_compare(reply, runs, qrels, options)
 
     def compute_text_metrics(
         self,
