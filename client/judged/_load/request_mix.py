@@ -23,6 +23,8 @@ from judged.v1 import judge_service_pb2 as pb
 
 _ITEM = re.compile(r"([a-z_]+(?:/[a-z_]+)?):(\d+)x(\d+)(?:x(\d+))?(?:@(\d+))?(?:=(\d+(?:\.\d+)?))?")
 _GROUPS, _WORDS, _WEIGHT = 1, 60, 1
+_MOST_WORDS = 40_000
+"""A text has up to half as many words more, of the 65,000 that there are."""
 _KEPT = 1_000
 
 
@@ -67,8 +69,9 @@ def parse_mix(text: str) -> list[RequestKind]:
             int(words or _WORDS),
             float(weight or _WEIGHT),
         )
-        if 0 in kind:
-            raise InvalidArgument.of_field("mix", f"{part!r}: numbers must be above 0")
+        if 0 in kind or kind.words > _MOST_WORDS:
+            rule = f"numbers must be above 0, and WORDS at most {_MOST_WORDS}"
+            raise InvalidArgument.of_field("mix", f"{part!r}: {rule}")
         kinds.append(kind)
     return kinds
 

@@ -309,8 +309,6 @@ class PostgresRows:
         self._lock = threading.Lock()
         self._puts: dict[bytes, tuple[Row, asyncio.Future[None]]] = {}
         self._released: deque[bytes] = deque()
-        self._to_release: set[bytes] = set()
-        """Keys to release: no longer wanted, or claimed by a statement whose result was lost."""
         self._followed: dict[bytes, list[Asked]] = {}
         self._renewed = self._looked = -LEASE_S
         self._moving = Worker("replies", url, self._move)
@@ -401,10 +399,10 @@ class PostgresRows:
     def _settle(self, db: Connection, asked: list[Asked]) -> float | None:
         """Release and claim keys, answer claims, and renew the lease."""
         now = time.monotonic()
-        self._to_release.update(self._released.popleft() for _ in range(len(self._released)))
-        if self._to_release:
-            db.execute(_RELEASE, [sorted(self._to_release), self._process])
-            self._to_release.clear()
+        if released := list(self._released):
+            db.execute(_RELEASE, [sorted({*released}), self._process])
+            for _ in released:
+                self._released.popleft()
         if self._claiming.is_closing:
             db.execute(_LEAVE, [self._process])
             return None
@@ -444,15 +442,15 @@ class PostgresRows:
 
     def _claim(self, db: Connection, keys: set[bytes]) -> dict[bytes, Row | None]:
         """Claim keys; return the rows of those that can't be claimed."""
-        # If the statement fails, its claims may stand: the next turn releases them first.
-        self._to_release |= keys
         now = time.time()
         since, until = now - self._ttl_s, now + DAY_S
         values = [self._process, LEASE_S, self._process, sorted(keys), since, until]
-        granted = {key for (key,) in db.execute(_CLAIM, values, binary=True)}
-        self._to_release = granted
-        found = _read(db, keys - granted)
-        self._to_release = set()
+        try:
+            granted = {key for (key,) in db.execute(_CLAIM, values, binary=True)}
+            found = _read(db, keys - granted)
+        except Exception:
+            self._released.extend(keys)  # the claims may stand
+            raise
         grants = []
         for key in granted:
             waiting = [each for each in self._followed.pop(key) if not each.future.done()]

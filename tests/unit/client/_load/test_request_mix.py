@@ -41,7 +41,9 @@ class TestRequests:
         labels = [request.label for request in islice(made, 2_000)]
         assert labels.count("exact:1x1") / 2_000 == pytest.approx(0.75, abs=0.05)
 
-    @pytest.mark.parametrize("text", ["", "exact", "exact:0x1", "exact:1x1=0", "a:1x1,b"])
+    @pytest.mark.parametrize(
+        "text", ["", "exact", "exact:0x1", "exact:1x1=0", "a:1x1@40001", "a:1x1,b"]
+    )
     def test_a_wrong_part_is_named(self, text):
         with pytest.raises(InvalidArgument, match=r"^mix: ") as caught:
             parse_mix(text)
