@@ -202,9 +202,7 @@ def make_report(
     """
     warnings: dict[str, None] = {}
     for made in comparisons:
-        # The comparison's own warning covers an interval without width.
-        interval = made.difference.interval
-        new = made.warnings or (() if interval is None else interval.warnings)
+        new = made.warnings or made.interval_warnings
         warnings |= {f"difference of {made.metric}: {warning}": None for warning in new}
     try:
         run = read_run(document, names[0])

@@ -107,15 +107,20 @@ class RunComparison(View):
     power: ComparisonPower
     warnings: Sequence[str]
 
+    @property
+    def interval_warnings(self) -> Sequence[str]:
+        """The warnings of the interval, unless the comparison has warnings, which cover them."""
+        interval = self.difference.interval
+        return () if interval is None or self.warnings else interval.warnings
+
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one row: the difference with its interval, the tests, and the warnings."""
-        interval = self.difference.interval
-        of_interval = () if interval is None else interval.warnings
+        of_interval = [f"interval: {each}" for each in self.interval_warnings]
         row = row_of(
             self,
             "metric baseline run n baseline_mean run_mean",
             difference=self.difference.value,
-            **ends_of(interval),
+            **ends_of(self.difference.interval),
             effect_size=self.effect_size,
             p_permutation=self.permutation.p_value,
             p_permutation_holm=self.permutation.p_holm,
@@ -123,7 +128,7 @@ class RunComparison(View):
             p_wilcoxon=self.wilcoxon.p_value,
             **row_of(self, "wins losses ties"),
             detectable_difference=self.power.detectable_difference,
-            warnings="; ".join([*self.warnings, *(f"interval: {each}" for each in of_interval)]),
+            warnings="; ".join([*self.warnings, *of_interval]),
         )
         return [row]
 

@@ -320,12 +320,10 @@ def _drop(gate: Gate, made: RunComparison, baseline: MeasuredRun, run: MeasuredR
 def _warnings(found: ComparedRuns) -> Iterator[str]:
     """Yield the warnings of all comparisons, each with its run."""
     for made in found.comparisons:
-        interval = made.difference.interval
         for warning in made.warnings:
             subject = made.run if "left out" in warning else f"{made.run}, {made.metric}"
             yield f"{subject}: {warning}"
-        # The comparison's own warning covers an interval without width.
-        for warning in interval.warnings if interval is not None and not made.warnings else ():
+        for warning in made.interval_warnings:
             yield f"{made.run}, interval: {warning}"
 
 
