@@ -495,7 +495,7 @@ class Record:
         if self.get("format") == name:
             if (found := self.position("version")) == version:
                 return
-            problem = f"has 'version' {found}, and this judged reads {version}; make it anew"
+            problem = f"has 'version' {found}, and this judged reads {version}; make it again"
         raise self.error(problem)
 
     def refuse_unknown(self, known: Collection[str]) -> None:

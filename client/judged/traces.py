@@ -215,7 +215,7 @@ FORMAT = "judged-trace"
 VERSION = 1
 NOT_CACHED = "NOT_CACHED"
 _JUDGEMENTS = "judgements"
-_NEXT = "mend it, or delete the line and have its item judged again with --trace"
+_NEXT = "correct it, or delete the line and judge its item again with --trace"
 _ONE = ("query", "expected_text", "retrieved_text", "answer")
 _MANY = ("references", "contexts", "other_answers", "sources_used")
 """Fields of items that are a text, and those that are lists of texts."""
@@ -337,10 +337,10 @@ def contexts_of(groups: Sequence[QueryGroup]) -> Iterator[Item]:
     for index, group in enumerate(groups):
         if group.by_id:
             continue
-        brings = "spans" if group.spans is not None else "embeddings"
+        holds = "spans" if group.spans is not None else "embeddings"
         if group.spans is not None or group.embeddings is not None:
             raise InvalidArgument.of_field(
-                f"groups[{index}].{brings}",
+                f"groups[{index}].{holds}",
                 "can't be kept in a trace, which holds judgements of texts; leave the trace out",
             )
         for retrieved in group.retrieved:

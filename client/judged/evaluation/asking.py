@@ -303,7 +303,7 @@ class ResumeFile(Generic[Item]):
             if record.get(name) != value:
                 raise record.error(
                     f"is of an evaluation with {name} {record.get(name)!r}, and now it is "
-                    f"{value!r}; name another file, or remove this one to begin anew"
+                    f"{value!r}; name another file, or remove this one to start again"
                 )
         self.run = record.text("run")
 

@@ -160,7 +160,7 @@ class EvaluationLog(ResumeFile[Query]):
                     for each in (self.judge, judge)
                 )
                 problem = f"has verdicts of the judge {one}, and others are of {other}; go back to "
-                rest = "the first, name another file, or remove this one to begin anew"
+                rest = "the first, name another file, or remove this one to start again"
                 raise FileError(self.name, None, problem + rest)
         self._calls += 1
         self.known_verdicts |= {each.group: each.verdicts for each in call.groups}

@@ -429,7 +429,7 @@ def guarantee_warnings(usage: Usage | None) -> Iterator[str]:
         yield (
             f"no guarantee: {' and '.join(_UNLIKE[name] for name in shift.unlike)} are "
             "not those of the labels that the cascade was made of; label about "
-            f"{cascade.guarantee.labels_needed:,} items like these, and make it anew with "
+            f"{cascade.guarantee.labels_needed:,} items like these, and make it again with "
             "`judged frontier`"
         )
 

@@ -319,7 +319,7 @@ def load_cascade(path: str | Path) -> Judge:
     if fields is None:
         problem = "is no file that `judged frontier -o` wrote"
     elif fields.get("sha256") != _sha256(fields.get("cascade")):
-        problem = "was changed after it was made; make it anew with `judged frontier`"
+        problem = "was changed after it was made; make it again with `judged frontier`"
     else:
         return Record(fields["cascade"], str(path), None, "cascade").read(Judge)
     raise errors.InvalidArgument.of_field("cascade", f"{path} {problem}")

@@ -98,7 +98,7 @@ class Calibrator:
         fields = read_kept(path, "judged_calibration", _FORMAT)
         if fields is None:
             raise _refused(f"{path} is no file that `judged calibrate -o` wrote")
-        again = "make it anew with `judged calibrate`"
+        again = "make it again with `judged calibrate`"
         if fields.get("fitted") is False:
             why = fields.get("not_fitted") or "its labels were too few"
             raise _refused(f"{path} holds nothing that labels made: {why}; {again}")
@@ -163,7 +163,7 @@ def find_shift(guarantee: ErrorGuarantee, counts: Sequence[int]) -> Shift:
     data = guarantee.data
     width = sum(len(part.shares) for part in data)
     if not width or len(counts) != _BUCKETS * width:
-        return Shift(not_checked="the cascade was made before this; make it anew")
+        return Shift(not_checked="the cascade was made before this; make it again")
     rows = [counts[start : start + width] for start in range(0, len(counts), width)]
     filled = [row for row in rows if any(row)]
     if len(filled) < _LEAST_BUCKETS:

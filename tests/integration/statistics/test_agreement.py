@@ -110,7 +110,7 @@ def test_calibrate_reads_scores_without_a_judge(judged, tmp_path):
     )
     done = judged("calibrate", "labels.jsonl", "--judge", "none", "--max-error", "0.1")
     assert done.returncode == 0, done.stderr
-    assert "at an error of 0.1 a cascade hands on" in done.stdout
+    assert "at an error of 0.1 a cascade passes on" in done.stdout
     assert judged.refused(
         "calibrate", "labels.jsonl", "--judge", "none", "--max-error", "0.7"
     ).startswith("judged: --max-error: must be above 0 and below 0.5")

@@ -96,7 +96,7 @@ def test_what_is_not_checked_is_said(folder: Path, server_address: str) -> None:
     few = judged(folder, server_address, "few.jsonl", "my", "--output", "o.jsonl")
     assert "; not checked: too few queries" in few.stderr
     old = judged(folder, server_address, str(DATA / "nq301_human.jsonl"), "old", "--output", "o")
-    assert "; not checked: the cascade was made before this; make it anew" in old.stderr
+    assert "; not checked: the cascade was made before this; make it again" in old.stderr
 
 
 def test_the_library_withdraws_it_too(folder: Path, client: Client) -> None:

@@ -107,8 +107,8 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
     max_error: float | None = opt("X", "Error that the cascade's bounds allow; 0.05.")
     max_share: float | None = opt(
         "X",
-        "Share of the items that the judge hands on as a stage of a cascade, in place of bounds by "
-        "--max-error.",
+        "Share of the items that the judge passes on as a stage of a cascade, in place of bounds "
+        "by --max-error.",
     )
     criterion: ThresholdCriterion | None = opt(
         None,
@@ -123,7 +123,7 @@ class CalibrateCommand(JudgeOptions, AskingOptions, IntervalOption):
 
     @property
     def replays(self) -> bool:
-        """Whether lines bring their scores, so that no judge runs."""
+        """Whether lines have their scores, so that no judge runs."""
         return self.judge == NONE
 
     @property
@@ -269,7 +269,7 @@ def report_calibration(
         Table(["best threshold for", "min_score", "fitted"], chosen),
         "",
         f"{plural(quality.n, 'label')} of {plural(n_lines, 'line')}{f'; {judge}' if judge else ''}",
-        f"at an error of {bounds.max_error:g} a cascade hands on {bounds.escalated:.1%}",
+        f"at an error of {bounds.max_error:g} a cascade passes on {bounds.escalated:.1%}",
     )
     return {
         "quality": fields_but(quality, "warnings"),
@@ -353,7 +353,9 @@ class FrontierCommand(JudgingCommand, Spending, Drawn):
         "X", "Propose the cheapest cascade that is wrong in at most this share; 0.05."
     )
     max_share: float | None = opt(
-        "X", "Propose the most accurate one that asks the dearest judge about at most this share."
+        "X",
+        "Propose the most accurate one that asks the most expensive judge about at most this "
+        "share.",
     )
     max_item_cost: float | None = opt(
         "X", "Propose the most accurate one that costs at most this an item, in the mean."

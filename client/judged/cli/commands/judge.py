@@ -298,7 +298,7 @@ class EvaluateCommand(
             table = replace(table, counts=replace(table.counts, verdicts=None))
             made_from = ["matched by document id; no judge was asked"]
         elif judge is None:
-            made_from = [f"{describe_verdicts(verdicts)}, by the judges that the metrics bring"]
+            made_from = [f"{describe_verdicts(verdicts)}, by the metrics' own judges"]
         else:
             made_from = [describe_verdicts(verdicts), f"judge {judge.signature}"]
         errors = () if found.verdicts is None else found.verdicts.errors.values()

@@ -144,7 +144,7 @@ class TestFaults:
         assert str(caught.value).startswith(f"{path}:{line}: ")
         assert says in str(caught.value)
         assert str(caught.value).endswith(
-            "; mend it, or delete the line and have its item judged again with --trace"
+            "; correct it, or delete the line and judge its item again with --trace"
         )
 
     @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ class TestFaults:
         [
             (
                 lambda f: f.update(version=2),
-                "has 'version' 2, and this judged reads 1; make it anew",
+                "has 'version' 2, and this judged reads 1; make it again",
             ),
             (lambda f: f.pop("format"), "has no 'format' 'judged-trace'; --trace"),
         ],

@@ -73,7 +73,7 @@ def test_names_of_calibrations_are_of_a_server(tmp_path):
         ("[]", "no file that `judged frontier -o` wrote"),
         ("{", "no file that `judged frontier -o` wrote"),
         ('{"judged_cascade": 2}', "no file that `judged frontier -o` wrote"),
-        ('{"judged_cascade": 3, "cascade": {}}', "make it anew with `judged frontier`"),
+        ('{"judged_cascade": 3, "cascade": {}}', "make it again with `judged frontier`"),
     ],
 )
 def test_another_file_is_refused(tmp_path, text, problem):
