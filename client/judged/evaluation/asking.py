@@ -42,7 +42,7 @@ from judged._files import FileError, Record, read_bytes, writing
 from judged._inputs import need_list, refuse_set
 from judged._transport.primitives import async_on_thread
 from judged.errors import InvalidArgument, WrongType
-from judged.evaluation.datasets.query import Query, Retrieved
+from judged.evaluation.datasets.query import Query, Retrieved, order_warnings, scores_fall
 from judged.values import ChatModelInfo, Judge, Rubric, ServerInfo, to_judge
 
 
@@ -465,6 +465,8 @@ class Retrieval:
                     f"{name} is deeper than k = {k}, and nothing below rank {k} was asked for; "
                     f"evaluate with k={cutoff} or name a metric @{k}"
                 )
+        rising = [query_id for query_id, of in self.results.items() if not scores_fall(of)]
+        yield from order_warnings(rising, n)
 
 
 def cutoff_of(metric: str) -> int | None:

@@ -450,9 +450,14 @@ def join_warnings(queries: Iterable[Query], results: Results | ResultFile) -> It
             f"{of_all(n, len(found), 'query', 'queries')} of the results {word(n, 'is', 'are')} "
             f"not in the data set and left out, for example {unknown[0]!r}"
         )
-    if n := len(results.out_of_order):
+    yield from order_warnings(results.out_of_order, len(found))
+
+
+def order_warnings(out_of_order: Sequence[str], total: int) -> Iterator[str]:
+    """Yield a warning if some of the queries have scores that rise with rank."""
+    if n := len(out_of_order):
         yield (
-            f"{of_all(n, len(found), 'query', 'queries')} of the results "
-            f"{word(n, 'has', 'have')} scores that rise with rank, for example "
-            f"{results.out_of_order[0]!r}; the given order is the ranking"
+            f"{of_all(n, total, 'query', 'queries')} of the results {word(n, 'has', 'have')} "
+            f"scores that rise with rank, for example {out_of_order[0]!r}; the given order is the "
+            "ranking"
         )

@@ -122,3 +122,9 @@ def test_too_few_for_every_query_are_one_warning(lengths, message):
     found = retrieve_all(lambda q, k: rank(q, next(left)), QUERIES[: len(lengths)], 5)
     [told] = found.warnings(["recall@5"])
     assert message in told
+
+
+def test_scores_that_rise_with_rank_are_told():
+    found = retrieve_all(lambda q, k: [Retrieved("a", 0.1), Retrieved("b", 0.2)], QUERIES, 2)
+    [told] = found.warnings(["recall@2"])
+    assert "6 of 6 queries of the results have scores that rise with rank" in told
