@@ -74,14 +74,6 @@ def fields_but(value: Any, *left_out: str) -> dict[str, Any]:  # noqa: ANN401 - 
     return {name: each for name, each in plain(value).items() if name not in left_out}
 
 
-def slice_warnings(table: MetricTable, keys: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each key that gave no slice with a value."""
-    known = {part.key for part in table.slices if part.value}
-    for key in keys:
-        if key not in known:
-            yield f"--slice-by {key}: no query has this key in its metadata"
-
-
 def slices_table(table: MetricTable) -> Table:
     """Return the means of the slices, a row each; "-" stands for queries that lack the key."""
     rows: list[Sequence[str | float | Estimate]] = []

@@ -323,6 +323,7 @@ def evaluation_warnings(
     yield from count_warnings(counts)
     yield from verdict_warnings(counts.verdicts or VerdictCounts())
     yield from blind_warnings(evaluation.judge, counts.verdicts, groups)
+    yield from slice_warnings(evaluation.table)
     yield from interval_warnings(evaluation.table, asked)
     if evaluation.verdicts is not None:
         yield from reason_warnings(reasons_of(evaluation.verdicts))
@@ -342,6 +343,14 @@ def negative_warnings(report: NegativeReport | None) -> Iterator[str]:
     if missing:
         verdicts = of_all(missing, report.counts.total, "verdict")
         yield f"{verdicts} on negative answers {word(missing, 'is', 'are')} missing"
+
+
+def slice_warnings(table: MetricTable) -> Iterator[str]:
+    """Yield a warning for each key that gave no slice with a value."""
+    known = {part.key for part in table.slices if part.value}
+    for key in dict.fromkeys(part.key for part in table.slices):
+        if key not in known:
+            yield f"slices by {key}: no query has this key in its metadata"
 
 
 def interval_warnings(table: MetricTable, asked: IntervalOptions | None) -> Iterator[str]:

@@ -129,11 +129,14 @@ def test_failures_are_those_of_their_queries_and_threads_change_nothing(client: 
     assert re.fullmatch(r"judging \d+/\d+, 0 s left", str(told[-1]))
 
 
-def test_a_negative_answer_that_was_retrieved_is_a_warning(client: Client):
+def test_a_negative_that_was_retrieved_and_a_key_that_slices_nothing_are_warnings(client: Client):
     asked = Dataset([Query("q1", "what", ["new"], negative_answers=["old"])])
-    found = Evaluator(client).evaluate({"q1": ["old"]}, asked, ["mrr"], "exact")
-    warning = "1 of 1 query with negative answers retrieved one, the first 'q1'"
-    assert warning in found.warnings
+    options = MetricOptions(slice_by=["lang"])
+    found = Evaluator(client).evaluate({"q1": ["old"]}, asked, ["mrr"], "exact", options=options)
+    assert found.warnings == [
+        "slices by lang: no query has this key in its metadata",
+        "1 of 1 query with negative answers retrieved one, the first 'q1'",
+    ]
 
 
 class Interrupted(BaseException):

@@ -42,7 +42,6 @@ from judged.cli.tables import (
     describe_verdicts,
     report_estimate,
     report_verdicts,
-    slice_warnings,
     slices_table,
     usage_document,
     usage_lines,
@@ -305,7 +304,6 @@ class EvaluateCommand(
         out.count(failed=verdicts.error, total=verdicts.total, errors=errors)
         out.warn(
             *(() if found.verdicts is None else vote_warnings(found.verdicts)),
-            *slice_warnings(table, self.slice_by),
             *shared_warnings("corrected mean", corrected or {}),
         )
         remarks = [describe_counts(table.counts), *made_from, *usage_lines(found.usage)]
