@@ -154,6 +154,9 @@ def serve(settings: Settings) -> None:
     # Before NumPy is: its small products would wake a second thread for nothing, and the large
     # ones belong to the embedding workers, which have a thread for each core already.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Before gRPC is: by default it writes a line for each TLS handshake that fails, so that
+    # strangers could fill the log.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     _write_no_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # as for the imports above; App sets its own
     # Imported here, so that managing models does not pay for gRPC.
