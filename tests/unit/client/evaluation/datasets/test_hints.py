@@ -30,16 +30,8 @@ MARK = "\ufeff"
         ("utf16.run", "1 Q0 d1 1 2.0 x\n", "is UTF-16; save it as UTF-8", "column"),
         ("utf16.qrels", "1 0 d1 1\n", "is UTF-16; save it as UTF-8", "column"),
         ("a.csv", "sep=;\nquestion;expected_answers\na;b\n", "called 'question' here?", "quote"),
-        (
-            "a.jsonl",
-            '{"query_id": 1, "user_input": "a"}\n',
-            "is it what is called 'user_input' here?",
-            "CSV",
-        ),
-        ("a.csv", "qury_text,topic\na,b\n", "called 'qury_text' here?", "quote"),
         ("a.jsonl", '{"query_id": 1, "qury_text": "a"}\n', "called 'qury_text' here?", "CSV"),
         ("a.jsonl", '{"qid": 1, "query_text": "a"}\n', "1: has no 'query_id' or 'id'", "called"),
-        ("a.qrels", "1 1 d1 1\n1 2 d1 0\n", "if the second column has subtopics", "keep one"),
     ],
 )
 def test_a_file_of_another_form_is_told_what_it_is(tmp_path, name, text, told, untold):

@@ -7,7 +7,6 @@ import warnings
 from pathlib import Path
 
 import pytest
-from judged._files import FileWarning
 from judged.evaluation import Dataset, FileError, TrecQrels
 from judged.evaluation.datasets.dataset import validate
 
@@ -130,13 +129,3 @@ def test_another_grade_of_a_judged_document_is_refused(tmp_path, text, told):
     with pytest.raises(FileError) as caught:
         TrecQrels.from_file(tmp_path / "a.qrels")
     assert told in str(caught.value)
-
-
-def test_judgements_that_repeat_are_dropped_and_told_once(tmp_path):
-    (tmp_path / "a.qrels").write_text("1 0 d1 1\n1 0 d2 0\n1 0 d1 1\n1 0 d2 0\n")
-    with pytest.warns(
-        FileWarning, match="a.qrels:3: repeats a judgement with the same grade, 2 in"
-    ) as told:
-        judged = TrecQrels.from_file(tmp_path / "a.qrels")
-    assert judged.grades == {"1": {"d1": 1, "d2": 0}}
-    assert len(told) == 1
