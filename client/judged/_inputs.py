@@ -205,6 +205,13 @@ def refuse_empty(values: Sequence[object], field: str) -> None:
         raise InvalidArgument.of_field(field, f"must hold at least one {field[:-1]}")
 
 
+def refuse_below(least: int, **numbers: int | None) -> None:
+    """Raise InvalidArgument for the first number that is less; None is not checked."""
+    for field, number in numbers.items():
+        if number is not None and number < least:
+            raise InvalidArgument.of_field(field, f"must be {least} or more")
+
+
 def refuse_repeated(item_ids: Iterable[str]) -> None:
     """Raise InvalidArgument for an id of `items` that an earlier item has."""
     places: dict[str, int] = {}

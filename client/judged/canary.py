@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from judged._files import Record, json_line, read_object, read_records, replace_text, writing
-from judged._inputs import refuse_repeated
+from judged._inputs import refuse_below, refuse_repeated
 from judged._views import plain
 from judged.client import Client
-from judged.errors import InvalidArgument, MissingVerdicts
+from judged.errors import MissingVerdicts
 from judged.values import Asking, CacheMode, Judge, QueryGroup, Status, Verdict, to_judge
 
 __all__ = [
@@ -401,8 +401,7 @@ def record_canary(
     each round, `max_cost` for all. Raises InvalidArgument for fewer than 2 asks or a repeated id,
     MissingVerdicts if the judge fails, and JudgedError for a failed call.
     """
-    if asks < 2:
-        raise InvalidArgument.of_field("asks", f"{asks} are too few; ask 2 or more")
+    refuse_below(2, asks=asks)
     refuse_repeated([item.item_id for item in items])
     asker = _Asker(client, items, to_judge(judge), max_cost, timeout)
     answers: list[list[Outcome | None]] = []
@@ -445,8 +444,7 @@ def check_canary(
     Raises InvalidArgument, MissingVerdicts if the judge fails, and JudgedError for a failed call;
     the history is then unchanged.
     """
-    if rounds < 1:
-        raise InvalidArgument.of_field("rounds", f"{rounds} are too few; ask 1 or more")
+    refuse_below(1, rounds=rounds)
     evidence = history.evidence()
     before = evidence.share
     asker = _Asker(client, canary.items, canary.judge, max_cost, timeout)

@@ -30,6 +30,7 @@ from random import Random
 from typing import Any
 
 from judged._files import FileError, Record, json_line, read_records, replacing_text, writing
+from judged._inputs import refuse_below
 from judged.client import Client
 from judged.errors import InvalidArgument
 from judged.evaluation.labels import INCLUSION
@@ -139,8 +140,7 @@ def inclusion_probabilities(
     is the number of items or more, each is 1. Raises InvalidArgument for n below 1, a random share
     that is not above 0 and at most 1, and an uncertainty below 0 or not finite.
     """
-    if n < 1:
-        raise InvalidArgument.of_field("n", "must be 1 or more")
+    refuse_below(1, n=n)
     size = _sizes(uncertainty, random_share)
     if n >= len(size):
         return [1.0] * len(size)

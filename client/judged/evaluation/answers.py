@@ -32,7 +32,7 @@ from typing import Any
 from judged._batching.judging import Progress
 from judged._batching.scoring import as_rubrics, summarise
 from judged._files import Record
-from judged._inputs import Given, as_list, need_list, no_utf8, set_fields
+from judged._inputs import Given, as_list, need_list, no_utf8, refuse_below, set_fields
 from judged._views import View, named_mean, plain
 from judged.client import Client
 from judged.errors import FailedPrecondition, InvalidArgument, WrongType
@@ -242,8 +242,7 @@ def evaluate_answers(
     """
     if not callable(system):
         raise WrongType.of_field("system", f"must be a function, not {type(system).__name__}")
-    if concurrency < 1:
-        raise ValueError("concurrency must be 1 or more")
+    refuse_below(1, concurrency=concurrency)
     questions: list[Question] = list(need_list(items, "items", _QUESTION))
     scored_by = as_rubrics(rubrics)
     info = client.server_info()

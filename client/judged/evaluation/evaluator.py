@@ -10,7 +10,7 @@ from typing import Any
 from judged._batching.judging import Progress, most_contexts, packed
 from judged._batching.parts import Record
 from judged._convert import CostLimit
-from judged._inputs import need_list
+from judged._inputs import need_list, refuse_below
 from judged._views import plain
 from judged.client import Client
 from judged.errors import InvalidArgument, WrongType
@@ -107,9 +107,7 @@ class Evaluator:
         """
         if not dataset.queries:
             raise InvalidArgument.of_field("dataset", "holds no queries")
-        for field, number in (("concurrency", concurrency), ("k", k)):
-            if number is not None and number < 1:
-                raise InvalidArgument.of_field(field, "must be 1 or more")
+        refuse_below(1, concurrency=concurrency, k=k)
         metrics, judge = need_list(metrics, "metrics", "names"), as_judge(judge)
         options = replace(options or MetricOptions(interval=IntervalOptions()), per_query=True)
         given = isinstance(source, Mapping)

@@ -145,7 +145,7 @@ class TestEvaluate:
 
         with pytest.raises(InvalidArgument, match=f"^{message}"):
             evaluate_answers(questions, never, rubrics, client=client)
-        with pytest.raises(ValueError, match="concurrency"):
+        with pytest.raises(InvalidArgument, match="concurrency: must be 1 or more"):
             evaluate_answers(QUESTIONS, never, ["a"], client=client, concurrency=0)
 
 
