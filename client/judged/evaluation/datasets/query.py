@@ -105,6 +105,11 @@ class Results(Mapping[str, Sequence[Retrieved]]):
         if isinstance(by_query, cls):
             return by_query
         found = cls(by_query)
+        for query_id, ranked in found.items():
+            for each in ranked:
+                if not isinstance(each, Retrieved):
+                    rule = f"must hold {_RETRIEVED}, not {type(each).__name__}"
+                    raise WrongType.of_field(f"results[{query_id!r}]", rule)
         return cls(found.by_query, [q for q, ranked in found.items() if not scores_fall(ranked)])
 
     @classmethod

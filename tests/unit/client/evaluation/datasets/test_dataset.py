@@ -93,3 +93,5 @@ class TestToGroups:
     def test_needs_a_text_to_judge(self):
         with pytest.raises(MissingText, match="'q1', result 2 has no 'text'"):
             self.dataset.to_groups({"q1": [Retrieved("d1"), Retrieved("d2")]})
+        with pytest.raises(TypeError, match=r"results\['q1'\]: must hold Retrieved.*, not str"):
+            self.dataset.to_groups({"q1": ["text"]})
