@@ -112,13 +112,6 @@ def test_what_is_left_out_is_told_once(client: Client, provider: RawProvider):
     assert found.usage.left_out == ("openai: system_fingerprint",)
 
 
-def test_an_unreadable_reply_is_counted_by_its_own_count(client: Client, provider: RawProvider):
-    provider.says(openai(5))
-    _, took = ask(client, "openai")
-    assert (took.input_tokens, took.output_tokens, took.estimated) == (200, 20, 0)
-    assert took.cost == pytest.approx(2 * (100 + 100) / 1e6)
-
-
 def test_unreadable_replies_hold_up_nobody(client: Client, provider: RawProvider):
     """They are no outage: 30 of them, and the next question is asked at once."""
     provider.says(b"[]")
