@@ -108,7 +108,7 @@ def _values(reply: object, rubric: Rubric) -> dict[str, Any]:
         raise _BreaksRule(f"{ones[0]} is 1, which by its reasoning is the lowest of a scale")
     if rubric.form == "verdict":
         words = _OPENS.match(reasoning), _CLOSES.search(reasoning[-80:])
-        if {word[1].lower() for word in words if word} - {found["verdict"]}:
+        if {word.lastgroup for word in words if word} - {found["verdict"]}:
             raise _BreaksRule("its reasoning gives the other verdict")
     if rubric.form == "grade" and _on_other_scale(reasoning, rubric):
         raise _BreaksRule("its reasoning names another scale than the rubric's")
@@ -217,8 +217,13 @@ _SPACE = "\ufeff \t\r\n\v\f\x85\xa0\u2028\u2029"
 
 
 # Small models write "No, it does not." and then "yes": which of them is meant is unclear.
-_OPENS = re.compile(r"[\s*]{0,8}(yes|no)(?: ?[,:;!]|\.(?! ?\d)|\W{0,8}\Z)", re.IGNORECASE)
-_CLOSES = re.compile(r"\bverdict(?: is|:) \W{0,4}(yes|no)\W*\Z", re.IGNORECASE)
+_OPENS = re.compile(
+    r"[\s*]{0,8}(?:(?P<yes>yes|ja|oui|sí|sì|sim|да|是的|はい)"
+    r"|(?P<no>no|nein|non|nej|nee|não|нет|不|否|いいえ|아니요))"
+    r"(?: ?[,:;!，。、]|\.(?! ?\d)|\W{0,8}\Z)",  # noqa: RUF001
+    re.IGNORECASE,
+)
+_CLOSES = re.compile(r"\bverdict(?: is|:) \W{0,4}(?:(?P<yes>yes)|(?P<no>no))\W*\Z", re.IGNORECASE)
 
 MAX_REASONING = 2000
 """Characters of reasoning that are kept; an ellipsis replaces the rest."""
@@ -597,7 +602,7 @@ def _grade_lines(grades: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[s
     return re.compile(_BULLET + said), re.compile(_BULLET + _SCALE % "grade" + said)
 
 
-PARSER_VERSION = 15
+PARSER_VERSION = 16
 """Increased with every change of how a reply is read, which can change a score."""
 
 # A word in brackets is decoration: [YES].
