@@ -158,6 +158,7 @@ def serve(settings: Settings) -> None:
     # strangers could fill the log.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     _write_no_core_dumps()
+    _open_closed_streams()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # as for the imports above; App sets its own
     # Imported here, so that managing models does not pay for gRPC.
     from judged_server.app import App  # noqa: PLC0415
@@ -175,6 +176,16 @@ def serve(settings: Settings) -> None:
 def _write_no_core_dumps() -> None:
     """Let a crash write no memory to a disk: it holds keys, and the texts of callers."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null for standard streams that are closed: libuv aborts if it closes 0, 1 or 2."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 if __name__ == "__main__":

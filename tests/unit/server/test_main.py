@@ -50,3 +50,9 @@ def test_a_reader_who_has_enough_is_no_fault(tmp_path):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_closed_standard_streams_are_no_fault(tmp_path):
+    words = "-m judged_server --listen unix:s --stop-with-stdin <&- >&- 2>&-"
+    command = ["sh", "-c", f'"$0" {words}', sys.executable]
+    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=60).returncode == 0
