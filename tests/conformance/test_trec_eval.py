@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import pytrec_eval
-from judged.values.choices import NoGold
+from judged.values.choices import NoGold, Unjudged
 from judged_server.metrics.compute import SettledOptions, compute_gains
 from judged_server.metrics.measures import parse_metrics
 
@@ -131,6 +131,16 @@ def test_only_the_best_documents_count_as_if_the_run_were_cut(case, level, most)
         assert values[name] == pytest.approx(expected, abs=1e-9), name
     _, as_if_cut = ours(Case(case.qrels, cut), ["judged"], relevance_level=level)
     assert table.counts.unjudged == as_if_cut.counts.unjudged
+
+
+@pytest.mark.parametrize("case", CASES[:2])
+def test_condensed_rankings_are_those_of_judged_documents_only(case):
+    options = {"judged_docs_only_flag": True}  # -J
+    oracle = pytrec_eval.RelevanceEvaluator(case.qrels, REQUESTED, **options).evaluate(case.run)
+    values, _ = ours(case, THEIRS, unjudged=Unjudged.CONDENSED)
+    for name, theirs in THEIRS.items():
+        expected = {topic: of_topic[theirs] for topic, of_topic in oracle.items()}
+        assert values[name] == pytest.approx(expected, abs=1e-9), name
 
 
 @pytest.mark.parametrize("case", CASES[:2])

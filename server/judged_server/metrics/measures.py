@@ -278,7 +278,7 @@ def _infap(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatA
 def _judged(rankings: Rankings, _parameters: Parameters, k: int | None) -> FloatArray:
     """Documents in the top k that have a judgement / documents in the top k."""
     in_top, begins = _depth(rankings, k), rankings.offsets[:-1]
-    known = offsets_of(~rankings.unjudged)
+    known = offsets_of(~np.isnan(rankings.gains))
     return ratio(known[begins + in_top] - known[begins], in_top)
 
 

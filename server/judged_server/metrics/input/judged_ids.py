@@ -96,9 +96,11 @@ class JudgedIds:
         return seen.fit(expected, len(found), int(n_retrieved[counted].sum()))
 
     def n_unjudged(self, rankings: Rankings, rows: IntArray) -> int:
-        """Return the number of results without a grade in graded groups among `rows`."""
-        counted = np.isin(rankings.query, rows[self.graded[rows]])
-        return int(np.count_nonzero(counted & (self.places < 0)))
+        """Return the number of results that nobody judged in graded groups among `rows`."""
+        query, known = rankings.query, self.places >= 0
+        unjudged = ~known
+        unjudged[known] = self.grades[(self.offsets[query] + self.places)[known]] < 0
+        return int(np.count_nonzero(unjudged & np.isin(query, rows[self.graded[rows]])))
 
     def added_to(self, rankings: Rankings, *, weighed: bool, full: float = 1.0) -> Rankings:
         """Return rankings, in which these groups have no hits yet, with their hits by id.

@@ -149,8 +149,8 @@ class Rankings:
 
     @property
     def unjudged(self) -> BoolArray:
-        """bool[documents]: the retrieved documents that are not in the qrels."""
-        return np.isnan(self.gains)
+        """bool[documents]: the retrieved documents that were never judged, in the qrels or not."""
+        return ~(self.gains >= 0)
 
     def found(self, k: int | None) -> IntArray:
         """Return int64[n]: the number of relevant items found at ranks 1 to k (None: any rank)."""

@@ -50,8 +50,11 @@ def test_condensed_rankings_leave_unjudged_documents_out():
     assert found.counts.retrieved == 3
     assert found.columns[0].signature == "mrr|source:trec|unjudged:condensed|v1"
     assert found.columns[0].lower is None
-    # A document with a grade below 0 is in the qrels.
-    assert table(qrels, ["pooled", "a"], ["mrr"], CONDENSED).columns[0].mean == 0.5
+    # A document with a grade below 0 was never judged either.
+    assert table(qrels, ["pooled", "a"], ["mrr"], CONDENSED).columns[0].mean == 1.0
+    bounded = table(qrels, ["pooled", "a"], ["precision@1"], BOUNDS)
+    assert (bounded.columns[0].lower, bounded.columns[0].upper) == (0.0, 1.0)
+    assert bounded.counts.unjudged == 1
 
 
 def test_bounds_by_hand():
