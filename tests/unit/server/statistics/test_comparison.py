@@ -42,13 +42,10 @@ def one(before, after, options=FEW):
 class TestNumbers:
     before, after = [0.1, 0.5, 0.3, 0.9, 0.4, 0.2], [0.3, 0.5, 0.2, 1.0, 0.9, 0.6]
 
-    def test_tests_equal_scipy(self):
+    def test_the_interval_and_the_effect_are_of_the_differences(self):
         found = one(self.before, self.after)
         d = np.array(self.after) - np.array(self.before)
-        expected = stats.ttest_rel(self.after, self.before)
-        assert found.t_test.statistic == pytest.approx(expected.statistic)
-        assert found.t_test.p_value == pytest.approx(expected.pvalue)
-        low, high = expected.confidence_interval()
+        low, high = stats.ttest_rel(self.after, self.before).confidence_interval()
         assert (found.difference.interval.lower, found.difference.interval.upper) == pytest.approx(
             (low, high)
         )
@@ -85,8 +82,8 @@ class TestWhichQueriesCount:
 
 class TestDegenerate:
     def test_no_difference(self):
-        found = one([0.1, 0.2, 0.3], [0.1, 0.2, 0.3])
-        tests = (found.t_test, found.wilcoxon, found.permutation)
+        found = one([0.0, 1.0, 1.0], [0.0, 1.0, 1.0])
+        tests = (found.t_test, found.wilcoxon, found.permutation, found.mcnemar)
         assert {test.p_value for test in tests} == {1.0}
         assert (found.t_test.statistic, found.effect_size) == (None, None)
         assert found.power.detectable_difference is None
@@ -171,9 +168,6 @@ class TestMcnemar:
         found = mcnemar(d)
         assert found.statistic == expected.statistic
         assert found.p_value == pytest.approx(expected.pvalue, rel=1e-10)
-
-    def test_says_nothing_without_a_difference(self):
-        assert mcnemar(np.zeros(3)) == NO_EVIDENCE
 
 
 ORACLE = TTestPower()
