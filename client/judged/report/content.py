@@ -194,13 +194,15 @@ def make_report(
     *,
     title: str = "Evaluation report",
     names: tuple[str, str] = ("", ""),
+    remarks: Sequence[str] = (),
 ) -> Report:
     """Return the report of a result document, compared with a baseline if there is one.
 
-    `comparisons` are their differences, as in `ComparedRuns`; the warnings are added to the run's.
+    `comparisons` are their differences, as in `ComparedRuns`; their warnings, and `remarks` on the
+    two documents, are added to the run's.
     `names` are the names of run and baseline. Raises NoResultDocument.
     """
-    warnings: dict[str, None] = {}
+    warnings = dict.fromkeys(remarks)
     for made in comparisons:
         new = made.warnings or made.interval_warnings
         warnings |= {f"difference of {made.metric}: {warning}": None for warning in new}

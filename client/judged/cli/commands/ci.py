@@ -70,11 +70,13 @@ class CiCommand(ComparingCommand):
             return None
         before, age = self._before()
         compared: Sequence[RunComparison] = ()
+        remarks: list[str] = []
         source = self.baseline or f"the baseline on {self.branch}"
         if before is not None:
             options = MetricOptions(interval=IntervalOptions(confidence=1 - self.alpha))
             reports = [parse_report(before, source), now]
             compared = self.compared(out, ["main", "pull request"], reports, options).comparisons
+            remarks = [*out.warnings]
             for one in compared:
                 out.warn(*(f"{one.metric}: {warning}" for warning in one.warnings))
         made = make_report(
@@ -83,6 +85,7 @@ class CiCommand(ComparingCommand):
             compared,
             title="Pull request beside main",
             names=("pull request", "main"),
+            remarks=remarks,
         )
         out.write("--comment", self.comment, [to_comment(made, age)])
         if self.report is not None and out.write("--report", self.report, [to_html(made)]):

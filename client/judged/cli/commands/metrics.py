@@ -398,7 +398,9 @@ class ReportCommand(ComparingCommand):
             compared = self.compared(out, names, reports, MetricOptions()).comparisons
         try:
             of_runs = (names[-1], names[0])
-            made = make_report(read[-1], before, compared, title=self.title, names=of_runs)
+            made = make_report(
+                read[-1], before, compared, title=self.title, names=of_runs, remarks=out.warnings
+            )
         except NoResultDocument as error:
             raise Problem(f"{paths[-1]}: {error.message}") from None
         written = []
