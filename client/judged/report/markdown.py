@@ -53,7 +53,7 @@ def _numbers(report: Report) -> Iterator[str]:
     for warning in run.warnings[:_MOST_WARNINGS]:
         yield f"- warning: {markdown(warning, 400)}"
     if (more := len(run.warnings) - _MOST_WARNINGS) > 0:
-        yield f"- and {more} more warnings"
+        yield f"- and {plural(more, 'more warning')}"
 
 
 def _judge(run: Run) -> str:

@@ -121,6 +121,8 @@ _ID, _TEXT = {"query_id", "id"}, ("query_text", "query")
 _SEPARATOR = re.compile(r'"?sep=([,;|:\t ])"?', re.IGNORECASE)
 _NO_VALUE = ("NAType", "NaTType")
 """The types of pandas' empty cells in columns that are not floats."""
+_EMPTY = ("nan", "NaN", "NaT", "<NA>")
+"""What a column of pandas has for its empty cells after astype(str)."""
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -247,6 +249,9 @@ def _take_row(content: Content, row: Record, number: int) -> None:
 
 def _value(row: Record, name: str, value: object) -> object:
     """Return the value of a cell. Raises FileError."""
+    if name in QUERY_FIELDS and isinstance(value, str) and value in _EMPTY:
+        text = f"{row.name}: {name!r} has {value!r}, as str() writes an empty cell; leave it empty"
+        warnings.warn(FileWarning(text), stacklevel=2)
     read = _READERS.get(name)
     if read is None or not isinstance(value, str):
         return value

@@ -254,6 +254,8 @@ def test_a_misspelt_column_is_told_and_one_of_metadata_is_not(tmp_path):
         "1: has 'Doc Grade', which is no known field; did you mean 'doc_grades'?",
         "1: has 'expected_answers.1', which is no known field; did you mean 'expected_answers'?",
     ]
+    with pytest.warns(FileWarning, match="rows: 'expected_answers' has 'nan', as str.. writes an"):
+        Dataset.from_rows([{"query": "who", "expected_answers": "nan"}] * 2)
     with pytest.warns(FileWarning, match="did you mean 'expected_answers'"):
         Dataset.from_rows([{"query": "who", "expected_anwsers": "me"}] * 2)
 
