@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from itertools import count
 
 from tests.fakes.providers.scripted_provider import Asked, Said
 from tests.integration.traced_world import World
 
 _BLOCK = re.compile(r'<data-\w+ name="(\w+)">\n(.*)\n</data-')
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "judge": ("judge", "contexts.jsonl", "--judge", "llm"),
-    "evaluate": (
-        "evaluate",
-        "dataset.json",
-        "--results",
-        "results.jsonl",
-        "-m",
-        "mrr",
-        "--judge",
-        "llm",
-    ),
-    "score": ("score", "answers.jsonl", "--rubric", "helpfulness"),
-    "calibrate": ("calibrate", "labels.jsonl", "--judge", "llm"),
+COMMANDS = {
+    "judge": shlex.split("judge contexts.jsonl --judge llm"),
+    "evaluate": shlex.split("evaluate dataset.json --results results.jsonl -m mrr --judge llm"),
+    "score": shlex.split("score answers.jsonl --rubric helpfulness"),
+    "calibrate": shlex.split("calibrate labels.jsonl --judge llm"),
 }
 words = (f"word{number}" for number in count())
 

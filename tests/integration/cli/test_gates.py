@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,17 +83,8 @@ class TestScore:
 
 
 class TestEvaluate:
-    COMMAND = (
-        "evaluate",
-        "dataset.json",
-        "--results",
-        "results.jsonl",
-        "-m",
-        "mrr",
-        "--judge",
-        "llm",
-        "--min-score",
-        "mrr=0.9",
+    COMMAND = shlex.split(
+        "evaluate dataset.json --results results.jsonl -m mrr --judge llm --min-score mrr=0.9"
     )
 
     def write(self, folder: Path, texts: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -26,14 +27,7 @@ class TestJudge:
     def test_reads_standard_input_and_writes_files(self, judged, folder):
         stdin = (folder / "contexts.jsonl").read_text()
         done = judged(
-            "judge",
-            "-",
-            "--judge",
-            "exact",
-            "--output",
-            "out.jsonl",
-            "--json",
-            "out.json",
+            *shlex.split("judge - --judge exact --output out.jsonl --json out.json"),
             stdin=stdin,
         )
         assert (done.returncode, done.stdout) == (0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +77,7 @@ class TestGeneratedTypes:
     def compile(self, folder: Path, **names: str) -> None:
         (folder / "program.ts").write_text(TYPED.format(**names))
         compiler = folder / "node_modules" / "typescript" / "bin" / "tsc"
-        options = (
-            "--noEmit",
-            "--strict",
-            "--skipLibCheck",
-            "--types",
-            "node",
-            "--target",
-            "es2022",
-        )
+        options = shlex.split("--noEmit --strict --skipLibCheck --types node --target es2022")
         modules = ("--module", "nodenext", "--moduleResolution", "nodenext")
         run([install(), compiler, *options, *modules, "program.ts"], folder)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,24 +48,14 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     judged.fine(
         "calibrate",
         str(DATA),
-        "--judge",
-        "answer_equivalence",
-        "--label-field",
-        "label",
-        "--max-share",
-        "0.2",
-        "--resamples",
-        "200",
-        "-o",
-        "my.calibration.json",
+        *shlex.split(
+            "--judge answer_equivalence --label-field label --max-share 0.2 "
+            "--resamples 200 -o my.calibration.json"
+        ),
     )
-    stages = (
-        "--judge",
-        "cascade",
-        "--stage",
-        "answer_equivalence:calibration=my.calibration.json",
-        "--stage",
-        "llm:model=large",
+    stages = shlex.split(
+        "--judge cascade --stage "
+        "answer_equivalence:calibration=my.calibration.json --stage llm:model=large"
     )
     given = ("judge", str(DATA), *stages)
     judged.fine(*given, "--estimate", "--json", "estimate.json")
@@ -96,13 +87,7 @@ def test_the_least_certain_share_is_asked_about(judged: Commands, tmp_path: Path
     assert "BUDGET" in poor.stderr
     judged.fine(
         *given,
-        "--param",
-        "unsettled=earlier",
-        "--judge-refresh",
-        "--max-cost",
-        "1e-9",
-        "--output",
-        "k",
+        *shlex.split("--param unsettled=earlier --judge-refresh --max-cost 1e-9 --output k"),
     )
     lines = lines_of((tmp_path / "k").read_text())
     assert sum(line.get("flags") == ["UNSETTLED"] for line in lines) == len(asked)
@@ -143,12 +128,7 @@ def test_a_cascade_proposed_from_labels(judged: Commands, tmp_path: Path):
     given = ("frontier", str(DATA), "--label-field", "label", *stages)
     made = judged.fine(
         *given,
-        "--max-share",
-        "0.3",
-        "-o",
-        "my.cascade.json",
-        "--json",
-        "f.json",
+        *shlex.split("--max-share 0.3 -o my.cascade.json --json f.json"),
     )
     found = judged.read("f.json")
     point = found["frontier"][found["proposed"]]

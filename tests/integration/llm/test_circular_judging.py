@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import warnings
 from pathlib import Path
 
@@ -28,30 +29,15 @@ COMMANDS = {
     "panel": (
         "contexts.jsonl",
         (
-            "judge",
-            "contexts.jsonl",
-            "--judge",
-            "panel",
-            "--member",
-            "exact",
-            "--member",
-            "exact/normalized",
-            "--member",
-            "llm:model=other",
+            *shlex.split(
+                "judge contexts.jsonl --judge panel --member exact --member "
+                "exact/normalized --member llm:model=other"
+            ),
         ),
     ),
     "evaluate": (
         "results.jsonl",
-        (
-            "evaluate",
-            "dataset.json",
-            "--results",
-            "results.jsonl",
-            "-m",
-            "mrr",
-            "--judge",
-            "llm",
-        ),
+        shlex.split("evaluate dataset.json --results results.jsonl -m mrr --judge llm"),
     ),
     "score": ("answers.jsonl", ("score", "answers.jsonl", "--rubric", "answer_relevance")),
 }

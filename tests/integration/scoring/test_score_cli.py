@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,10 @@ def write(folder: Path, answers: list[dict[str, object]]) -> None:
 class TestCommandLine:
     def test_a_row_a_rubric(self, judged: Commands, folder: Path):
         done = judged.fine(
-            "score",
-            "answers.jsonl",
-            "--rubric",
-            "faithfulness@1",
-            "--rubric",
-            "answer_relevance",
-            "--json",
-            "out.json",
-            "--judge-model",
-            "small",
+            *shlex.split(
+                "score answers.jsonl --rubric faithfulness@1 --rubric answer_relevance "
+                "--json out.json --judge-model small"
+            ),
         )
         rows = [re.split(r"\s{2,}", line) for line in done.stdout.splitlines()]
         assert ["faithfulness", "0.7500", "1 of 2", "2", "0", "0", "1", "-"] in rows
@@ -57,13 +52,7 @@ class TestCommandLine:
 
     def test_a_line_a_score(self, judged: Commands, folder: Path):
         done = judged.fine(
-            "score",
-            "-",
-            "--rubric",
-            "answer_quality",
-            "--output",
-            "-",
-            "--details",
+            *shlex.split("score - --rubric answer_quality --output - --details"),
             stdin=json.dumps(ANSWERS[0]),
         )
         (line,) = lines_of(done.stdout)
@@ -78,25 +67,11 @@ class TestCommandLine:
     def test_bar_and_votes(self, judged: Commands, tmp_path: Path):
         write(tmp_path, [{"query": "q", "answer": "split", "contexts": ["c"]}])
         done = judged(
-            "score",
-            "answers.jsonl",
-            "--rubric",
-            "answer_quality",
-            "--rubric",
-            "helpfulness",
-            "--min-score",
-            "0.8",
-            "--judge-samples",
-            "3",
-            "--judge-temperature",
-            "0.5",
-            "--judge-max-tokens",
-            "99",
-            "--output",
-            "scores",
-            "--strict",
-            "--param",
-            "max_context_tokens=512",
+            *shlex.split(
+                "score answers.jsonl --rubric answer_quality --rubric helpfulness "
+                "--min-score 0.8 --judge-samples 3 --judge-temperature 0.5 "
+                "--judge-max-tokens 99 --output scores --strict --param max_context_tokens=512"
+            ),
         )
         assert done.returncode == 1  # a warning, and it is strict
         assert "votes on both sides" in done.stderr
@@ -110,13 +85,7 @@ class TestCommandLine:
     @pytest.mark.parametrize(("threshold", "status"), [("0.55", 0), ("0.56", 1)])
     def test_gates(self, judged: Commands, folder: Path, threshold: str, status: int):
         done = judged(
-            "score",
-            "answers.jsonl",
-            "--rubric",
-            "answer_relevance",
-            "--json",
-            "-",
-            "--min-score",
+            *shlex.split("score answers.jsonl --rubric answer_relevance --json - --min-score"),
             f"answer_relevance={threshold}",
         )
         assert done.returncode == status

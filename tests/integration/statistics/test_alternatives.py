@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -56,12 +57,7 @@ def test_all_commands_read_them_as_alternatives(folder: Path, judged: Commands):
     quality = judged.document("calibrate", "lines.jsonl", "--label-field", "label")["quality"]
     assert quality["true_positives"] + quality["true_negatives"] == 239
     metric = judged.document(
-        "evaluate",
-        "dataset.json",
-        "--results",
-        "results.jsonl",
-        "--metric",
-        "hit_rate@1",
+        *shlex.split("evaluate dataset.json --results results.jsonl --metric hit_rate@1")
     )["metrics"]["hit_rate@1"]
     assert metric["mean"] == pytest.approx(relevant / 293)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,16 +33,10 @@ def test_from_labels_to_probabilities(tmp_path: Path, judged: Commands):
         "calibrate",
         str(DATA),
         *JUDGE,
-        "--label-field",
-        "label",
-        "-o",
-        "my.calibration.json",
-        "--json",
-        "c.json",
-        "--criterion",
-        "balanced_accuracy",
-        "--resamples",
-        "200",
+        *shlex.split(
+            "--label-field label -o my.calibration.json --json c.json --criterion "
+            "balanced_accuracy --resamples 200"
+        ),
     )
     found = judged.read("c.json")
     believed = found["reliability"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -101,16 +102,9 @@ def judged(folder: Path, server_address: str) -> Commands:
 class TestCommand:
     def test_compares_trec_runs(self, judged, folder):
         done = judged(
-            "compare",
-            "bm25.run",
-            "dense.run",
-            "hybrid.run",
-            "--qrels",
-            "qrels.txt",
-            "-m",
-            "ndcg@10",
-            "--json",
-            "out.json",
+            *shlex.split(
+                "compare bm25.run dense.run hybrid.run --qrels qrels.txt -m ndcg@10 --json out.json"
+            ),
         )
         assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
         assert "warning: dense, interval: 30 queries are few" in done.stderr
