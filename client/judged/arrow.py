@@ -234,10 +234,15 @@ class _Question(ABC):
                 raise InvalidArgument.of_field(name, rule)
         ids = batch.column(self.id)
         check_ids(self.id, ids)
-        return ids, [
-            texts_of(name, batch.column(name), lists=field in self._lists)
+        texts = {
+            field: texts_of(name, batch.column(name), lists=field in self._lists)
             for field, name in columns.items()
-        ]
+        }
+        if "expected" in texts:  # a retrieved text would be judged as unlike a blank one
+            texts["expected"] = [
+                text if text and text.strip() else None for text in texts["expected"]
+            ]
+        return ids, list(texts.values())
 
     def _items(
         self, texts: Sequence[Sequence[Any]], rows: dict[int, _Row]
@@ -248,7 +253,9 @@ class _Question(ABC):
         """
         for place, values in enumerate(zip(*texts, strict=True)):
             if None in values:
-                rows[place] = _refused(list(self.columns.values())[values.index(None)], "is null")
+                rows[place] = _refused(
+                    list(self.columns.values())[values.index(None)], "is null or blank"
+                )
             else:
                 n = sum(
                     len(each) if isinstance(each, str) else sum(map(len, each)) for each in values

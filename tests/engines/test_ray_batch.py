@@ -144,6 +144,8 @@ def test_ids_that_tell_no_rows_apart_are_refused(target: str, table: Any, tmp_pa
     status, said = Batch("", tmp_path, twice, target, "--retrieved", "passage").run()
     assert status == 2
     assert f"in.parquet: id: is 7 in rows 7 and {N}; give every row an id of its own" in said
+    status, said = Batch("", tmp_path, table, target, "-o", "in.parquet/out").run()
+    assert (status, "is in TABLE; name a folder elsewhere" in said) == (2, True)
 
 
 def test_blocks_that_were_judged_when_it_was_killed_are_kept(cluster: str, tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def hashed(values: Iterable[object]) -> Hashes:
     return pa.array((int.from_bytes(each, signed=True) for each in digests), pa.int64()).to_numpy()
 
 
-def _absolute(name: str) -> str:
-    # Workers on a cluster have working directories of their own.
+def absolute(name: str) -> str:
+    """Return an absolute path or URL: workers on a cluster have their own working directories."""
     return name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a text
 
 
@@ -115,7 +115,7 @@ class Folder:
         """Raise Problem for a name of another kind."""
         self.name, self._id = name, id_column
         try:
-            self._files, self._path = fs.FileSystem.from_uri(_absolute(name))
+            self._files, self._path = fs.FileSystem.from_uri(absolute(name))
         except ValueError as error:
             raise Problem(f"--output {name}: {error}") from None
 
@@ -251,7 +251,7 @@ def _judge(table: str, folder: Folder, judging: Judging, block_rows: int, ledger
 
     names = [judging.id, *judging.columns.values()]
     # As `hashed_ids` reads it, without columns from names of folders.
-    rows = ray.data.read_parquet(_absolute(table), columns=names, partitioning=None)
+    rows = ray.data.read_parquet(absolute(table), columns=names, partitioning=None)
     new = rows.map_batches(drop_judged, batch_size=None, batch_format="pyarrow")
     # Ray's own blocks are so large that all would be in flight at once, and lost in a kill.
     new.repartition(target_num_rows_per_block=block_rows).map_batches(
@@ -259,7 +259,7 @@ def _judge(table: str, folder: Folder, judging: Judging, block_rows: int, ledger
         batch_size=block_rows,
         batch_format="pyarrow",
         concurrency=1 if before.limit.limited else None,
-    ).write_parquet(_absolute(folder.name))
+    ).write_parquet(absolute(folder.name))
     job: _Job = ray.get(ledger.totals.remote())
     job.why -= before.why  # those rows were asked again
     return job

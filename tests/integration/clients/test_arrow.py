@@ -103,26 +103,23 @@ class TestJudging:
             {
                 "id": list(range(n)),
                 "query": ["q"] * n,
-                "gold": ["a b c"] * (n - 1) + ["a" * 1001],
+                "gold": [" ", *["a b c"] * (n - 2), "a" * 1001],
                 "text": texts,
             }
         )
         found = judging(target)(given)
         said = found["error"].to_pylist()
         wrong = {i: error for i, error in enumerate(said) if error is not None}
-        assert wrong[1] == "INVALID_FIELD: text: is null"
+        assert wrong[0] == "INVALID_FIELD: gold: is null or blank"
+        assert wrong[1] == "INVALID_FIELD: text: is null or blank"
         assert wrong[2].startswith("INVALID_FIELD: text: ")
         assert "which UTF-8 can't carry" in wrong[2]
         assert wrong[3].startswith("LIMIT_EXCEEDED: text: ")
         assert wrong[n - 1].startswith("LIMIT_EXCEEDED: gold: ")
-        assert wrong.keys() == {1, 2, 3, n - 1}
+        assert wrong.keys() == {0, 1, 2, 3, n - 1}
         assert {found["status"][i].as_py() for i in wrong} == {"ERROR"}
-        assert found["relevant"].to_pylist()[4:-1] == [False] + [True, True, False] * (
-            N // 3 - 1
-        ) + [
-            True,
-            True,
-        ]
+        relevant = [False, *[True, True, False] * (N // 3 - 1), True, True]
+        assert found["relevant"].to_pylist()[4:-1] == relevant
 
     @pytest.mark.parametrize(
         ("given", "says"),
@@ -240,7 +237,7 @@ class TestScoring:
         assert found["passed"].to_pylist()[:-2] == [score.passed for score in scored]
         assert found["judge"].to_pylist()[0] == scored[0].judge.signature
         assert found["status"].to_pylist()[-2:] == ["NOT_ASSESSABLE", "ERROR"]
-        assert found["error"].to_pylist()[-1] == "INVALID_FIELD: answer: is null"
+        assert found["error"].to_pylist()[-1] == "INVALID_FIELD: answer: is null or blank"
 
     def test_a_refused_item_is_an_error_of_its_own(self, target: str):
         given = pa.table({"id": [1, 2], "query": ["q", "q"], "answer": ["a" * 1001, "so it is"]})

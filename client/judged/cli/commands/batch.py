@@ -38,8 +38,10 @@ class BatchCommand(CascadeOptions, MaxCost):
         if None in map(find_spec, ("pyarrow", "ray")):
             raise Problem("judged batch needs Ray; run: pip install 'judged[ray]'")
         from judged.arrow import Judging  # noqa: PLC0415 - an extra
-        from judged.cli.table_job import Folder, complete, hashed_ids  # noqa: PLC0415 - as above
+        from judged.cli.table_job import Folder, absolute, complete, hashed_ids  # noqa: PLC0415 - as above
 
+        if f"{absolute(self.output)}/".startswith(f"{absolute(self.table)}/"):
+            raise Problem(f"--output {self.output}: is in TABLE; name a folder elsewhere")
         texts = [self.query, self.expected, self.retrieved]
         ids = hashed_ids(self.table, self.id, filter(None, texts))
         folder = Folder(self.output, self.id)
