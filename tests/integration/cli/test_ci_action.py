@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -226,14 +227,22 @@ def test_a_baseline_that_is_a_file_is_named_as_one(repository, content, said):
 
 
 def test_a_comparison_with_a_file_names_the_file(repository):
-    (repository.at / "before.json").write_bytes((repository.at / "result.json").read_bytes())
-    done = run_in(
-        repository.at, "ci", "result.json", "--baseline", "before.json", "--json", "ci.json"
-    )
+    result = repository.at / "result.json"
+    (repository.at / "before.json").write_bytes(result.read_bytes())
+    command = shlex.split("ci result.json --baseline before.json --json ci.json")
+    done = run_in(repository.at, *command)
     assert done.returncode == 0, done.stderr
     assert "Baseline: the file before.json, 0 days old" in done.stdout
     baseline = json.loads((repository.at / "ci.json").read_text())["baseline"]
     assert (baseline["commit"], baseline["file"]) == (None, "before.json")
+
+    document = json.loads(result.read_bytes())
+    document["queries"][3] |= {"failure": "down", "retrieved": []}
+    del document["per_query"][document["queries"][3]["query_id"]]
+    result.write_text(json.dumps(document))
+    done = run_in(repository.at, *command)
+    assert done.returncode == 1
+    assert "the retriever failed on 1 query with a value in main, the first 'q3'" in done.stderr
 
 
 def test_what_was_measured_in_another_way_is_not_compared(repository):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from judged import IntervalOptions, MetricOptions
 from judged._files import parse_json, read_bytes
-from judged._views import row_of
+from judged._views import plural, row_of
 from judged.cli.documents import ComparingCommand, parse_report
 from judged.cli.frame import Document, arg, flag, opt
 from judged.cli.output import Output, Problem, say
@@ -91,10 +91,20 @@ class CiCommand(ComparingCommand):
         if self.report is not None and out.write("--report", self.report, [to_html(made)]):
             say(f"wrote {self.report}")
         out.show(headline(made), *([] if age is None else [str(age)]))
-        out.worse = bool(worse(made))
+        known = {} if made.baseline is None else made.baseline.by_id
+        failed = [
+            query.query_id
+            for query in made.run.queries
+            if query.failure and query.query_id in known and known[query.query_id].values
+        ]
+        if failed:
+            n = plural(len(failed), "query", "queries")
+            out.warn(f"the retriever failed on {n} with a value in main, the first {failed[0]!r}")
+        out.worse = bool(worse(made) or failed)
         return {
             "headline": headline(made),
             "worse": [one.metric for one in worse(made)],
+            "failed": failed,
             "differences": [
                 {
                     **row_of(one, "metric n"),
