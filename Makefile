@@ -89,7 +89,7 @@ test-store: setup
 ADAPTED := retrievers judges ragas
 test-adapters: setup $(ADAPTED:%=.venv/adapters/%/.ready)
 	@for name in $(ADAPTED); do \
-	  PYTHONPATH=client DO_NOT_TRACK=1 RAGAS_DO_NOT_TRACK=true DEEPEVAL_TELEMETRY_OPT_OUT=YES \
+	  PYTHONPATH=$(CURDIR)/client DO_NOT_TRACK=1 RAGAS_DO_NOT_TRACK=true DEEPEVAL_TELEMETRY_OPT_OUT=YES \
 	  HAYSTACK_TELEMETRY_ENABLED=False ANONYMIZED_TELEMETRY=False MLFLOW_DISABLE_TELEMETRY=true \
 	  $(OFFLINE) .venv/adapters/$$name/bin/python -m pytest -q -c tests/adapters/pytest.ini \
 	    tests/adapters/test_$${name}*.py || exit 1; done
@@ -100,7 +100,7 @@ ENGINES := daft spark ray
 KILLS ?= 2
 test-engines: setup $(ENGINES:%=.venv/engines/%/.ready)
 	@for name in $(ENGINES); do \
-	  PYTHONPATH=client DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 \
+	  PYTHONPATH=$(CURDIR)/client DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 \
 	  PYSPARK_PYTHON=$(CURDIR)/.venv/engines/$$name/bin/python JUDGED_ENGINE_KILLS=$(KILLS) \
 	  $(OFFLINE) .venv/engines/$$name/bin/python -m pytest -q -c tests/adapters/pytest.ini \
 	    tests/engines/test_$$name*.py || exit 1; done

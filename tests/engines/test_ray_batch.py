@@ -144,8 +144,13 @@ def test_ids_that_tell_no_rows_apart_are_refused(target: str, table: Any, tmp_pa
     status, said = Batch("", tmp_path, twice, target, "--retrieved", "passage").run()
     assert status == 2
     assert f"in.parquet: id: is 7 in rows 7 and {N}; give every row an id of its own" in said
-    status, said = Batch("", tmp_path, table, target, "-o", "in.parquet/out").run()
-    assert (status, "is in TABLE; name a folder elsewhere" in said) == (2, True)
+
+
+def test_verdicts_are_not_written_into_the_table(target: str, table: Any, tmp_path: Path) -> None:
+    batch = Batch("", tmp_path, table, target)
+    batch.words[batch.words.index("out")] = "./in.parquet/out"
+    status, said = batch.run()
+    assert (status, "is in TABLE; name a folder elsewhere" in said) == (2, True), said
 
 
 def test_blocks_that_were_judged_when_it_was_killed_are_kept(cluster: str, tmp_path: Path) -> None:
