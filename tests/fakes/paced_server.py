@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import verdicts_pb2
-from judged.v1.judge_service_pb2_grpc import (
-    JudgeServiceServicer,
-    add_JudgeServiceServicer_to_server,
-)
+from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
+
+from tests.fakes.services import running
 
 _WORKERS = 200
 
@@ -63,11 +61,5 @@ class PacedServer(JudgeServiceServicer):
 def paced_server(hold_s: float) -> Iterator[PacedServer]:
     """Run such a server."""
     service = PacedServer(hold_s)  # type: ignore[abstract]  # others answer UNIMPLEMENTED
-    server = grpc.server(ThreadPoolExecutor(_WORKERS))
-    add_JudgeServiceServicer_to_server(service, server)
-    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
+    with running(service, _WORKERS):
         yield service
-    finally:
-        server.stop(None).wait()

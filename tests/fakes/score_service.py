@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import grpc
 from judged.v1 import judge_service_pb2 as pb
 from judged.v1 import scores_pb2, verdicts_pb2
-from judged.v1.judge_service_pb2_grpc import (
-    JudgeServiceServicer,
-    add_JudgeServiceServicer_to_server,
-)
+from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
+
+from tests.fakes.services import running
 
 IDENTITY = verdicts_pb2.JudgeIdentity(kind="answers", signature="answers|v1")
 
@@ -112,15 +110,6 @@ class ScoreService(JudgeServiceServicer):
 @contextmanager
 def score_service(script: Script) -> Iterator[ScoreService]:
     """A service on a port of its own, for as long as the block runs."""
-    # Abstract in the stub alone: at run time the other calls answer UNIMPLEMENTED.
     service = ScoreService(script)  # type: ignore[abstract]
-    threads = ThreadPoolExecutor(16)
-    server = grpc.server(threads)
-    add_JudgeServiceServicer_to_server(service, server)
-    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
+    with running(service):
         yield service
-    finally:
-        server.stop(0).wait()
-        threads.shutdown()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,10 +19,9 @@ from judged import (
     Unavailable,
 )
 from judged.v1 import judge_service_pb2 as pb
-from judged.v1.judge_service_pb2_grpc import (
-    JudgeServiceServicer,
-    add_JudgeServiceServicer_to_server,
-)
+from judged.v1.judge_service_pb2_grpc import JudgeServiceServicer
+
+from tests.fakes.services import running
 
 Answer = Callable[[grpc.ServicerContext], None]
 
@@ -49,14 +47,8 @@ class Info(JudgeServiceServicer):
 @contextmanager
 def serving(answer: Answer = lambda _: None) -> Iterator[Info]:
     service = Info(answer)  # type: ignore[abstract]
-    server = grpc.server(ThreadPoolExecutor(4))
-    add_JudgeServiceServicer_to_server(service, server)
-    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
+    with running(service):
         yield service
-    finally:
-        server.stop(0).wait()
 
 
 def busy(context: grpc.ServicerContext) -> None:
