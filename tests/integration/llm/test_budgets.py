@@ -10,14 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from judged import (
-    AnswerItem,
-    Asking,
-    Client,
-    InvalidArgument,
-    Judge,
-    QueryGroup,
-)
+from judged import AnswerItem, Asking, Client, InvalidArgument, Judge, QueryGroup
 from judged._convert import read_reason
 from judged.evaluation import Evaluator
 from judged.v1 import groups_pb2, verdicts_pb2
@@ -179,10 +172,7 @@ class TestClients:
             assert 0 < (found.usage.cost or 0) <= most
             assert {error.reason for error in found.errors.values()} == {"BUDGET"}
             streamed = Evaluator(client).evaluate_groups(
-                [QueryGroup("q", ["f"], texts, "1")],
-                ["mrr"],
-                "llm",
-                asking=Asking(max_cost=most),
+                [QueryGroup("q", ["f"], texts, "1")], ["mrr"], "llm", asking=Asking(max_cost=most)
             )
             assert 0 < (streamed.usage.cost or 0) <= most
 

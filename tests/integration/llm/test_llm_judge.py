@@ -8,15 +8,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from judged import (
-    Client,
-    FailedPrecondition,
-    InvalidArgument,
-    Judge,
-    QueryGroup,
-    Status,
-    Verdicts,
-)
+from judged import Client, FailedPrecondition, InvalidArgument, Judge, QueryGroup, Status, Verdicts
 from judged_server.llm.rubrics.rubric import load_builtin
 
 from tests.fakes.providers.scripted_provider import Answer, Asked, Said, ScriptedProvider
