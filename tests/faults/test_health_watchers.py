@@ -82,7 +82,8 @@ def test_a_watcher_that_never_reads_holds_up_no_drain():
 
 @pytest.mark.timeout(300)
 def test_a_watch_that_is_not_read_ends():
-    with running_server("--max-unread-s", "1") as server, watcher_without_window(server, 3):
+    flags = ("--max-unread-s", "1", "--log-level", "debug")
+    with running_server(*flags) as server, watcher_without_window(server, 3):
         until(lambda: server.log_text().count('"DEADLINE_EXCEEDED"') == 3)
 
 

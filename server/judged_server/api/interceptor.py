@@ -50,8 +50,8 @@ _PROCESS, _NUMBERS = secrets.token_hex(12), itertools.count(1)
 
 Handler = Callable[[Any, Context], Any]
 
-_LEAVES_NO_LINE = errors.AuthenticationLimit.reason
-"""Not logged, as health checks are not: unauthenticated callers must not fill the disk."""
+_QUIET = errors.AuthenticationLimit.reason
+"""Logged as debug, as health checks are: unauthenticated callers must not fill the disk."""
 _STATUS_S = 1.0
 """How long a call waits for gRPC to send its status."""
 QUIET_S, LONGEST_QUIET_S = 0.1, 3.0
@@ -311,8 +311,6 @@ class CallInterceptor:
         telemetry.note("call_seconds", took, method)
         if call.span is not None:
             call.span(call.code, call.reason, call.request_id, tenant)
-        if not call.counted or call.reason == _LEAVES_NO_LINE:
-            return
         spent = None if call.cost_tracker is None else call.cost_tracker.report()
         facts: dict[str, object] = {
             "method": call.method,
@@ -322,7 +320,8 @@ class CallInterceptor:
         }
         if call.identity is not None:
             facts |= {"tenant": tenant, "credential": call.identity.credential}
-        _calls.info("call", ms=round(took * 1e6) / 1e3, **facts)
+        is_quiet = not call.counted or call.reason == _QUIET
+        _calls.log("debug" if is_quiet else "info", "call", ms=round(took * 1e6) / 1e3, **facts)
 
 
 def _failure(call: Call, error: BaseException) -> WireError | None:
