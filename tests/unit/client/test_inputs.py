@@ -6,7 +6,6 @@ from array import array
 from numbers import Integral
 from typing import Any, cast
 
-import pandas as pd
 import pytest
 from judged import (
     AnswerItem,
@@ -187,7 +186,6 @@ class TestWrongTypes:
             ([QueryGroup("q", [None], ["x"])], "groups[0].expected[0]", "must be text, not None"),
             ([QueryGroup("q", "e", ["x"])], "groups[0].expected", "not one text"),
             ([Context("q", None, "x")], "groups[0].expected[0]", "not NoneType"),
-            ([QueryGroup("q", ["e"], pd.DataFrame())], "groups[0].retrieved", "not DataFrame"),
         ],
     )
     def test_of_what_is_to_be_judged(self, items, field, rule):

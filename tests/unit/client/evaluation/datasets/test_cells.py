@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import QueryGroup
+from judged._batching.judging import fold
 from judged._files import FileWarning
+from judged.errors import WrongType
 from judged.evaluation import Dataset, FileError
 from judged.evaluation.datasets.dataset import validate
 
@@ -196,6 +199,8 @@ def test_rows_may_hold_tuples_and_sets():
     assert (query.relevant_document_ids, query.expected_answers) == (["a", "b"], ["one"])
     with pytest.raises(FileError, match="rows:1: is no mapping of columns; pass frame"):
         Dataset.from_rows(pd.DataFrame([row]))
+    with pytest.raises(WrongType, match=r"groups\[0\].retrieved: must be a list, not DataFrame"):
+        fold([QueryGroup("q", ["e"], pd.DataFrame())])
 
 
 @pytest.mark.parametrize(
